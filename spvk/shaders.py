@@ -1,0 +1,92 @@
+"""The catalogue of ahead-of-time shader modules.
+
+A module is a source in shaders/ compiled with a set of defines. The build (shaders/build.py) writes
+`spirv/<module>.spv` and `spirv/manifest.json`; what a module's push constants and specialisation
+constants are is read from its own source, so nothing here mirrors a GLSL struct by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from .errors import DeviceError
+
+SPIRV_DIR = Path(__file__).parent / "spirv"
+
+# GGML types that the shaders dequantise; the define TYPE_<name> selects shaders/include/types/<name>.glsl.
+WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K",
+                "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
+
+# Sources compiled once, and sources compiled once for each weight type.
+PLAIN = ("rms_norm",)
+TYPED = ()
+
+
+def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Every module: name -> (source stem, defines)."""
+    modules = {stem: (stem, ()) for stem in PLAIN}
+    for stem in TYPED:
+        modules |= {f"{stem}.{t.lower()}": (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
+    return modules
+
+
+@dataclass(frozen=True)
+class Field:
+    """A push constant: a buffer's device address (`access` r, w or rw) or a number (`access` empty)."""
+
+    name: str
+    kind: str  # 'address', 'uint', 'int' or 'float'
+    access: str
+    offset: int  # bytes
+
+
+@dataclass(frozen=True)
+class Module:
+    """One SPIR-V module: its push constants and its specialisation constants (name -> id)."""
+
+    name: str
+    sha256: str
+    push: tuple[Field, ...]
+    spec: dict[str, int]
+
+    @property
+    def push_bytes(self) -> int:
+        last = self.push[-1]
+        return last.offset + (8 if last.kind == "address" else 4)
+
+    def spirv(self) -> bytes:
+        return (SPIRV_DIR / f"{self.name}.spv").read_bytes()
+
+    def pack(self, values: dict[str, int | float]) -> bytes:
+        """Push constants as bytes; `values` has a device address or a number for every field."""
+        if values.keys() != {f.name for f in self.push}:
+            raise KeyError(f"{self.name}: arguments {sorted(values)}, expected {[f.name for f in self.push]}")
+        out = bytearray(self.push_bytes)
+        for f in self.push:
+            struct.pack_into({"address": "<Q", "uint": "<I", "int": "<i", "float": "<f"}[f.kind], out, f.offset,
+                             values[f.name])
+        return bytes(out)
+
+
+@lru_cache(maxsize=None)
+def manifest() -> dict[str, Module]:
+    """The modules as built. Raises DeviceError when the package was installed without its shaders."""
+    path = SPIRV_DIR / "manifest.json"
+    if not path.exists():
+        raise DeviceError("the package holds no compiled shaders (spirv/manifest.json): reinstall spvk, "
+                          "or run `make shaders` in a checkout")
+    return {name: Module(name, m["sha256"], tuple(Field(*f) for f in m["push"]), m["spec"])
+            for name, m in json.loads(path.read_text()).items()}
+
+
+def source_hash(texts: list[str], defines: tuple[str, ...]) -> str:
+    """SHA-256 over a module's source, its includes and its defines, as the manifest records it."""
+    h = hashlib.sha256()
+    for part in (*texts, *defines):
+        h.update(part.encode() + b"\0")
+    return h.hexdigest()

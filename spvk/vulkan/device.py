@@ -1,0 +1,205 @@
+"""The logical device: queue, pipelines with their cache on disk, submission."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Mapping
+
+from .. import shaders
+from ..errors import DeviceError
+from .api import PIPELINE_CREATE_DISPATCH_BASE, check, create, ffi, lib, vk
+from .devices import DeviceInfo, choose, enumerate_devices, make_instance
+
+WAIT_NS = 60 * 10**9  # a submission is cut to about half a second: a minute without an answer is a lost device
+
+
+def cache_dir() -> Path:
+    """Where pipeline caches are kept: $SPVK_CACHE_DIR, else the XDG cache directory's spvk folder."""
+    base = os.environ.get("SPVK_CACHE_DIR")
+    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spvk"
+
+
+class Device:
+    """A Vulkan device, opened. Use as a context manager, or call `close()`.
+
+    `max_allocation` (bytes) may be set lower than the driver's own limit.
+    Raises DeviceError when no device answers or the wanted one cannot be used.
+    """
+
+    def __init__(self, wanted: str | None = None, max_allocation: int | None = None) -> None:
+        self.instance = make_instance()
+        self.info, self.reason = choose(enumerate_devices(self.instance), wanted)
+        self.max_allocation = min(self.info.max_allocation, max_allocation or self.info.max_allocation)
+        self.family = self._compute_family()
+        self.handle = self._open()
+        queue = ffi.new("VkQueue*")
+        lib.vkGetDeviceQueue(self.handle, self.family, 0, queue)
+        self.queue = queue[0]
+        self.pool = create("VkCommandPool", lib.vkCreateCommandPool, self.handle, vk.VkCommandPoolCreateInfo(
+            queueFamilyIndex=self.family, flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT))
+        self.fence = create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo())
+        self.layouts: dict[int, object] = {}
+        self.modules: dict[str, object] = {}
+        self.pipelines: dict[tuple, object] = {}
+        self.cache = self._load_cache()
+
+    # -- opening ---------------------------------------------------------------------------------------
+
+    def _compute_family(self) -> int:
+        count = ffi.new("uint32_t*")
+        lib.vkGetPhysicalDeviceQueueFamilyProperties(self.info.handle, count, ffi.NULL)
+        families = ffi.new("VkQueueFamilyProperties[]", count[0])
+        lib.vkGetPhysicalDeviceQueueFamilyProperties(self.info.handle, count, families)
+        compute = [i for i in range(count[0]) if families[i].queueFlags & vk.VK_QUEUE_COMPUTE_BIT]
+        if not compute:
+            raise DeviceError(f"{self.info.name}: no queue that computes")
+        return compute[0]
+
+    def _open(self):
+        queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=[1.0])
+        f12 = vk.VkPhysicalDeviceVulkan12Features(bufferDeviceAddress=1, scalarBlockLayout=1)
+        features = vk.VkPhysicalDeviceFeatures(shaderInt64=1)
+        return create("VkDevice", lib.vkCreateDevice, self.info.handle, vk.VkDeviceCreateInfo(
+            pNext=f12, queueCreateInfoCount=1, pQueueCreateInfos=[queue], pEnabledFeatures=features))
+
+    def memory_type(self, allowed: int, host: bool) -> tuple[int, bool]:
+        """(index, whether the host sees it) of the best memory type among the bits of `allowed`."""
+        props = ffi.new("VkPhysicalDeviceMemoryProperties*")
+        lib.vkGetPhysicalDeviceMemoryProperties(self.info.handle, props)
+        visible = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+        local = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+        # On an integrated GPU all memory is the same: host-visible and device-local needs no staging.
+        shared = self.info.type in ("integrated", "cpu")
+        wants = [visible | local, visible] if host or shared else [local, visible | local]
+        for want in wants + [local, 0]:
+            for i in range(props.memoryTypeCount):
+                flags = props.memoryTypes[i].propertyFlags
+                if allowed >> i & 1 and flags & want == want and (not host or flags & visible == visible):
+                    return i, flags & visible == visible
+        raise DeviceError(f"{self.info.name}: no memory type for a {'host' if host else 'device'} buffer")
+
+    # -- pipelines -------------------------------------------------------------------------------------
+
+    def pipeline(self, module: str, spec: Mapping[str, int], subgroup: int | None = None):
+        """(VkPipeline, VkPipelineLayout) of a module with these specialisation constants; made once."""
+        key = (module, tuple(sorted(spec.items())))
+        if key not in self.pipelines:
+            self.pipelines[key] = self._make_pipeline(shaders.manifest()[module], spec)
+        return self.pipelines[key]
+
+    def _make_pipeline(self, module: shaders.Module, spec: Mapping[str, int]):
+        unknown = spec.keys() - module.spec.keys()
+        if unknown:
+            raise KeyError(f"{module.name}: no specialisation constant {sorted(unknown)}, it has {sorted(module.spec)}")
+        layout = self._layout(module.push_bytes)
+        values = ffi.new("uint32_t[]", [v & 0xFFFFFFFF for v in spec.values()] or [0])
+        entries = [vk.VkSpecializationMapEntry(constantID=module.spec[n], offset=4 * i, size=4) for i, n in enumerate(spec)]
+        info = vk.VkSpecializationInfo(mapEntryCount=len(entries), pMapEntries=entries, dataSize=4 * len(entries),
+                                       pData=ffi.cast("void*", values))
+        stage = vk.VkPipelineShaderStageCreateInfo(stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=self._module(module),
+                                                   pName="main", pSpecializationInfo=info)
+        create_info = vk.VkComputePipelineCreateInfo(flags=PIPELINE_CREATE_DISPATCH_BASE, stage=stage, layout=layout)
+        out = ffi.new("VkPipeline*")
+        check(lib.vkCreateComputePipelines(self.handle, self.cache, 1, ffi.addressof(create_info), ffi.NULL, out),
+              f"compiling {module.name}")
+        return out[0], layout
+
+    def _layout(self, push_bytes: int):
+        if push_bytes not in self.layouts:
+            ranges = [vk.VkPushConstantRange(stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=push_bytes)]
+            self.layouts[push_bytes] = create("VkPipelineLayout", lib.vkCreatePipelineLayout, self.handle,
+                                              vk.VkPipelineLayoutCreateInfo(pushConstantRangeCount=1, pPushConstantRanges=ranges))
+        return self.layouts[push_bytes]
+
+    def _module(self, module: shaders.Module):
+        if module.name not in self.modules:
+            code = module.spirv()
+            self.modules[module.name] = create("VkShaderModule", lib.vkCreateShaderModule, self.handle,
+                                               vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code))
+        return self.modules[module.name]
+
+    @property
+    def _cache_file(self) -> Path:
+        return cache_dir() / f"pipelines-{self.info.cache_key}.bin"
+
+    def _load_cache(self):
+        try:
+            data = self._cache_file.read_bytes()
+        except OSError:
+            data = b""
+        blob = ffi.new("uint8_t[]", data or b"\0")
+        info = vk.VkPipelineCacheCreateInfo(initialDataSize=len(data), pInitialData=ffi.cast("void*", blob))
+        return create("VkPipelineCache", lib.vkCreatePipelineCache, self.handle, info)
+
+    def save_cache(self) -> None:
+        """Write the pipeline cache to disk (whole file at once); a read-only cache directory is no error."""
+        size = ffi.new("size_t*")
+        check(lib.vkGetPipelineCacheData(self.handle, self.cache, size, ffi.NULL), "reading the pipeline cache")
+        data = ffi.new("uint8_t[]", max(1, size[0]))
+        check(lib.vkGetPipelineCacheData(self.handle, self.cache, size, data), "reading the pipeline cache")
+        temporary = self._cache_file.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(bytes(ffi.buffer(data, size[0])))
+            temporary.replace(self._cache_file)
+        except OSError:
+            temporary.unlink(missing_ok=True) if temporary.parent.exists() else None
+
+    # -- submission ------------------------------------------------------------------------------------
+
+    def command_buffer(self):
+        info = vk.VkCommandBufferAllocateInfo(commandPool=self.pool, level=0, commandBufferCount=1)
+        out = ffi.new("VkCommandBuffer*")
+        check(lib.vkAllocateCommandBuffers(self.handle, ffi.addressof(info), out), "allocating a command buffer")
+        return out[0]
+
+    def submit(self, infos, count: int) -> None:
+        """Submit `count` VkSubmitInfo, each on its own, and wait for the last. Raises DeviceError if lost."""
+        for i in range(count):
+            fence = self.fence if i == count - 1 else ffi.NULL
+            check(lib.vkQueueSubmit(self.queue, 1, infos + i, fence), f"submitting work to {self.info.name}")
+        fences = ffi.new("VkFence[]", [self.fence])
+        check(lib.vkWaitForFences(self.handle, 1, fences, 1, WAIT_NS * count), f"waiting for {self.info.name}")
+        check(lib.vkResetFences(self.handle, 1, fences), "resetting a fence")
+
+    def copy(self, source, source_offset: int, target, target_offset: int, nbytes: int) -> None:
+        """Copy between two VkBuffers and wait."""
+        commands = self.command_buffer()
+        begin = vk.VkCommandBufferBeginInfo(flags=vk.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT)
+        check(lib.vkBeginCommandBuffer(commands, ffi.addressof(begin)), "recording a copy")
+        region = vk.VkBufferCopy(srcOffset=source_offset, dstOffset=target_offset, size=nbytes)
+        lib.vkCmdCopyBuffer(commands, source, target, 1, ffi.addressof(region))
+        check(lib.vkEndCommandBuffer(commands), "recording a copy")
+        handles = ffi.new("VkCommandBuffer[]", [commands])
+        info = ffi.new("VkSubmitInfo*")
+        info.sType, info.commandBufferCount, info.pCommandBuffers = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO, 1, handles
+        self.submit(info, 1)
+        lib.vkFreeCommandBuffers(self.handle, self.pool, 1, handles)
+
+    # -- closing ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Save the pipeline cache and destroy everything; what used the device is dead afterwards."""
+        if self.handle is None:
+            return
+        lib.vkDeviceWaitIdle(self.handle)
+        self.save_cache()
+        for pipeline, _ in self.pipelines.values():
+            lib.vkDestroyPipeline(self.handle, pipeline, ffi.NULL)
+        for layout in self.layouts.values():
+            lib.vkDestroyPipelineLayout(self.handle, layout, ffi.NULL)
+        for module in self.modules.values():
+            lib.vkDestroyShaderModule(self.handle, module, ffi.NULL)
+        lib.vkDestroyPipelineCache(self.handle, self.cache, ffi.NULL)
+        lib.vkDestroyFence(self.handle, self.fence, ffi.NULL)
+        lib.vkDestroyCommandPool(self.handle, self.pool, ffi.NULL)
+        lib.vkDestroyDevice(self.handle, ffi.NULL)
+        lib.vkDestroyInstance(self.instance, ffi.NULL)
+        self.handle = None
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,151 @@
+"""Settings: defaults, the order option > variable > default, and one line for every bad value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from spvk.errors import SpvkError
+from spvk.specprefill import Settings
+
+DEFAULTS = {
+    "mode": "always",
+    "select": "mass",
+    "mass": 0.85,
+    "keep": 0.3,
+    "max_keep": None,
+    "window": None,
+    "lookahead": 8,
+    "chunk": 32,
+    "boost_first": 1.5,
+    "boost_first_n": 64,
+    "boost_last": 1.3,
+    "boost_last_n": 128,
+    "guard_first": 4,
+    "guard_last": 2,
+}
+
+VARIABLES = [
+    ("SP_CHUNK", "16", "chunk", 16),
+    ("SP_LOOKAHEAD", "0", "lookahead", 0),
+    ("SP_WINDOW", "2000", "window", 2000),
+    ("SP_MAX_KEEP", "512", "max_keep", 512),
+    ("SP_KEEP_PCT", "0.2", "keep", 0.2),
+    ("SP_SELECT_MODE", "chunk", "select", "chunk"),
+    ("SP_CUMULATIVE_MASS", "0.9", "mass", 0.9),
+    ("SP_BOOST_FIRST_MULT", "2", "boost_first", 2.0),
+    ("SP_BOOST_FIRST_N", "0", "boost_first_n", 0),
+    ("SP_BOOST_LAST_MULT", "0.5", "boost_last", 0.5),
+    ("SP_BOOST_LAST_N", "7", "boost_last_n", 7),
+]
+
+
+def error_of(options, environ):
+    with pytest.raises(SpvkError) as error:
+        Settings.resolve(options, environ)
+    return str(error.value)
+
+
+def test_defaults():
+    assert Settings().as_dict() == DEFAULTS
+    assert Settings.resolve({}, {}) == Settings()
+    assert Settings.resolve(dict.fromkeys(DEFAULTS), {"SP_CHUNK": " "}) == Settings()
+    assert json.loads(json.dumps(Settings().as_dict())) == DEFAULTS
+
+
+@pytest.mark.parametrize("variable, text, name, value", VARIABLES)
+def test_each_variable(variable, text, name, value):
+    got = Settings.resolve({}, {variable: text})
+    assert got.as_dict() == DEFAULTS | {name: value}
+    assert type(getattr(got, name)) is type(value)
+
+
+def test_option_beats_variable_beats_default():
+    got = Settings.resolve({"chunk": 8, "keep": None}, {"SP_CHUNK": "16", "SP_KEEP_PCT": "0.5"})
+    assert (got.chunk, got.keep, got.mass) == (8, 0.5, 0.85)
+
+
+def test_a_variable_is_not_read_where_its_option_is_given():
+    assert Settings.resolve({"chunk": 8}, {"SP_CHUNK": "nonsense"}).chunk == 8
+
+
+@pytest.mark.parametrize("text, keep", [("0.3", 0.3), ("30", 0.3), ("1", 1.0), ("1.5", 0.015), ("100", 1.0)])
+def test_keep_pct_is_a_fraction_or_a_percentage(text, keep):
+    assert Settings.resolve({}, {"SP_KEEP_PCT": text}).keep == pytest.approx(keep, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "variable, text, expected",
+    [
+        ("SP_CHUNK", "0", "a whole number from 1 to 2147483647"),
+        ("SP_CHUNK", "32.5", "a whole number from 1 to 2147483647"),
+        ("SP_CHUNK", "many", "a whole number from 1 to 2147483647"),
+        ("SP_CHUNK", "2147483648", "a whole number from 1 to 2147483647"),
+        ("SP_LOOKAHEAD", "-1", "a whole number from 0 to 2147483647"),
+        ("SP_WINDOW", "0", "a whole number from 1 to 2147483647"),
+        ("SP_MAX_KEEP", "nan", "a whole number from 1 to 2147483647"),
+        ("SP_BOOST_FIRST_N", "-1", "a whole number from 0 to 2147483647"),
+        ("SP_BOOST_LAST_N", "1e3", "a whole number from 0 to 2147483647"),
+        ("SP_KEEP_PCT", "0", "a fraction in (0, 1] or a percentage in (1, 100]"),
+        ("SP_KEEP_PCT", "101", "a fraction in (0, 1] or a percentage in (1, 100]"),
+        ("SP_KEEP_PCT", "nan", "a fraction in (0, 1] or a percentage in (1, 100]"),
+        ("SP_KEEP_PCT", "30%", "a fraction in (0, 1] or a percentage in (1, 100]"),
+        ("SP_CUMULATIVE_MASS", "1.01", "a number in (0, 1]"),
+        ("SP_CUMULATIVE_MASS", "0", "a number in (0, 1]"),
+        ("SP_CUMULATIVE_MASS", "NaN", "a number in (0, 1]"),
+        ("SP_BOOST_FIRST_MULT", "inf", "a number in (0, 1000]"),
+        ("SP_BOOST_LAST_MULT", "-1.3", "a number in (0, 1000]"),
+        ("SP_SELECT_MODE", "best", "one of mass, chunk"),
+    ],
+)
+def test_bad_variables(variable, text, expected):
+    assert error_of({}, {variable: text}) == f"{variable}: found '{text}', expected {expected}"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"mode": "on"}, "--mode: found 'on', expected one of always, off"),
+        ({"select": 3}, "--select: found 3, expected one of mass, chunk"),
+        ({"mass": float("nan")}, "--mass: found nan, expected a number in (0, 1]"),
+        ({"mass": True}, "--mass: found True, expected a number in (0, 1]"),
+        ({"keep": 30}, "--keep: found 30, expected a number in (0, 1]"),
+        ({"max_keep": 0}, "--max-keep: found 0, expected a whole number from 1 to 2147483647"),
+        ({"window": 2.0}, "--window: found 2.0, expected a whole number from 1 to 2147483647"),
+        ({"lookahead": False}, "--lookahead: found False, expected a whole number from 0 to 2147483647"),
+        ({"boost_last_n": []}, "--boost-last-n: found [], expected a whole number from 0 to 2147483647"),
+        ({"chunk": "a\nb"}, r"--chunk: found 'a\nb', expected a whole number from 1 to 2147483647"),
+        ({"mass": 10**400}, "--mass: found 1" + "0" * 56 + "..., expected a number in (0, 1]"),
+        ({"kepp": 1}, "settings: found 'kepp', expected one of " + ", ".join(DEFAULTS)),
+    ],
+)
+def test_bad_options(options, message):
+    assert error_of(options, {}) == message
+
+
+def test_a_cap_below_the_guards():
+    why = "found 5, expected at least 6, as the first 4 and last 2 tokens are always kept"
+    assert error_of({"max_keep": 5}, {}) == f"--max-keep: {why}"
+    assert error_of({}, {"SP_MAX_KEEP": "5"}) == f"SP_MAX_KEEP: {why}"
+    more = error_of({"guard_last": 3, "max_keep": 6}, {})
+    assert more.startswith("--max-keep: found 6, expected at least 7")
+    assert Settings.resolve({"max_keep": 6}, {}).max_keep == 6
+    with pytest.raises(SpvkError, match="^max_keep: found 5"):
+        Settings(max_keep=5)
+
+
+def test_direct_construction_is_checked_and_frozen():
+    with pytest.raises(SpvkError, match=r"^keep: found 2, expected a number in \(0, 1\]$"):
+        Settings(keep=2)
+    with pytest.raises(SpvkError, match="^mass: found None"):
+        Settings(mass=None)
+    with pytest.raises(FrozenInstanceError):
+        Settings().chunk = 1
+    assert Settings(chunk=np.int64(8), keep=np.float64(1), mode=" OFF ").as_dict() == DEFAULTS | {
+        "chunk": 8,
+        "keep": 1.0,
+        "mode": "off",
+    }
