@@ -97,7 +97,7 @@ def select(scores: ArrayLike, settings: Settings) -> Selection:
 
     Chunks of `settings.chunk` tokens (the last may be shorter) are ranked by mean score, the earlier first
     among equals. Mass mode keeps the fewest from the top whose tokens hold `mass` of the summed score; chunk
-    mode keeps max(1, ceil(keep * chunks)). The guards at both ends are kept besides. `max_keep` then drops
+    mode keeps ceil(keep * chunks). The guards at both ends are kept besides. `max_keep` then drops
     the lowest-ranked chunks, whole, until guards and chunks fit; a cap below a chunk may leave guards alone.
     Mode off keeps all. Raises SpvkError for an empty prompt and for NaN, inf or negative scores.
     """
@@ -117,7 +117,7 @@ def select(scores: ArrayLike, settings: Settings) -> Selection:
         count = min(count, _fitting(guards, starts, order, settings.max_keep))
     chunk_kept = np.zeros(starts.size, dtype=bool)
     chunk_kept[order[:count]] = True
-    kept = guards | np.repeat(chunk_kept, settings.chunk)[:n]
+    kept = guards | np.repeat(chunk_kept, lengths)
     return Selection(n, np.flatnonzero(kept), means, chunk_kept)
 
 
@@ -138,9 +138,9 @@ def _guards(n: int, settings: Settings) -> NDArray[np.bool_]:
 
 
 def _wanted(sums: NDArray, lengths: NDArray, order: NDArray, settings: Settings) -> int:
-    """How many chunks from the top the mode asks for, at least 1."""
+    """How many chunks from the top the mode asks for: at least 1, as neither share can be 0."""
     if settings.select == "chunk":
-        return max(1, math.ceil(settings.keep * order.size * (1 - ROUNDING)))
+        return math.ceil(settings.keep * order.size * (1 - ROUNDING))
     # Scores that are all zero are equal scores: each token weighs the same.
     weights = sums if sums.any() else lengths.astype(np.float64)
     covered = np.cumsum(weights[order])

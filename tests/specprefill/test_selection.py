@@ -142,6 +142,19 @@ def test_a_short_prompt_fits_under_any_valid_cap():
     assert select(np.ones(7), Settings(max_keep=6)).spans == [(0, 4), (5, 7)]
 
 
+def test_a_chunk_longer_than_the_prompt():
+    got = select(np.arange(100.0), Settings(chunk=2**31 - 1, select="chunk", keep=0.01))
+    assert got.spans == [(0, 100)] and got.chunk_scores.tolist() == [49.5]
+
+
+def test_guards_longer_than_the_prompt():
+    scores = np.r_[np.zeros(4), 1.0]
+    for guards in ({"guard_first": 0, "guard_last": 7}, {"guard_first": 7, "guard_last": 0}):
+        assert select(scores, Settings(select="chunk", chunk=1, **guards)).spans == [(0, 5)]
+    none = Settings(select="chunk", chunk=1, guard_first=0, guard_last=0, keep=0.01)
+    assert select(scores, none).spans == [(4, 5)]
+
+
 def test_mode_off_keeps_all_and_reads_no_score():
     off = Settings(mode="off", max_keep=6)
     for got in (keep_all(70, off), select(np.full(70, np.nan), off), choose(np.full(70, np.nan), off)):
