@@ -11,6 +11,7 @@ import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 from tokenizers import Regex
@@ -144,7 +145,8 @@ class Tokenizer:
         skip_special: leave out control, unknown and unused tokens. Raises TokenizerError for an id outside
         the vocabulary.
         """
-        return b"".join(self.token_bytes(i, skip_special=skip_special) for i in ids).decode("utf-8", "replace")
+        pieces = [self.token_bytes(i, skip_special=skip_special) for i in ids]
+        return b"".join(pieces).decode("utf-8", "replace")
 
     def token_bytes(self, token: int, *, skip_special: bool = False) -> bytes:
         """The bytes that one token stands for (see `decode`)."""
@@ -166,7 +168,8 @@ class Tokenizer:
         if self.tokens == other.tokens:
             return None
         i = next(i for i, (a, b) in enumerate(zip(self.tokens, other.tokens)) if a != b)
-        return f"vocabularies differ: token {i} is {self.tokens[i]!r} in one and {other.tokens[i]!r} in the other"
+        return (f"vocabularies differ: token {i} is {self.tokens[i]!r} in one "
+                f"and {other.tokens[i]!r} in the other")
 
     def _make_splitters(self, parse_special: bool) -> list[re.Pattern[str]]:
         """One regex for each byte length, longest first: a longer token wins over a shorter one anywhere."""
@@ -214,13 +217,13 @@ def _backend(ids: dict[str, int], merges: Iterable[tuple[str, str]], pre: _Pre) 
     merges = list(dict.fromkeys(merges))  # a pair's first rank counts
     try:
         bpe = models.BPE(vocab=ids, merges=merges, ignore_merges=pre.ignore_merges)
-    except Exception:
+    except Exception as error:
         for left, right in merges:
             for text in (left, right, left + right):
                 if text not in ids:
                     raise TokenizerError(f"tokenizer.ggml.merges: found {f'{left} {right}'!r} with {text!r}, "
                                          "expected only tokens of tokenizer.ggml.tokens") from None
-        raise
+        raise TokenizerError(f"tokenizer.ggml.merges: {error}") from None
     backend = _Backend(bpe)
     splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in pre.patterns]
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -258,7 +261,8 @@ def _merges(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     for i, text in enumerate(_strings(fields, "tokenizer.ggml.merges")):
         at = text.find(" ", 1)
         if at < 0 or at + 1 == len(text):
-            raise TokenizerError(f"tokenizer.ggml.merges[{i}]: found {text!r}, expected two tokens and a space")
+            raise TokenizerError(f"tokenizer.ggml.merges[{i}]: found {text!r}, "
+                                 "expected two tokens and a space")
         pairs.append((text[:at], text[at + 1:]))
     return pairs
 
@@ -268,12 +272,14 @@ def _types(fields: Mapping[str, Any], n_tokens: int) -> list[int]:
     if key not in fields:
         return [NORMAL] * n_tokens
     values = fields[key]
-    found = len(values) if hasattr(values, "__len__") and not isinstance(values, str) else type(values).__name__
-    if found != n_tokens:
-        raise TokenizerError(f"{key}: found {found} entries, expected {n_tokens}, one for each token")
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise TokenizerError(f"{key}: found {type(values).__name__}, expected {n_tokens} entries, "
+                             "one for each token")
+    if len(values) != n_tokens:
+        raise TokenizerError(f"{key}: found {len(values)} entries, expected {n_tokens}, one for each token")
     try:
-        return [int(value) for value in values]
-    except (TypeError, ValueError):
+        return [index(value) for value in values]
+    except TypeError:
         raise TokenizerError(f"{key}: found values that are not integers, expected 1 to 6") from None
 
 
@@ -300,8 +306,8 @@ def _token_id(fields: Mapping[str, Any], name: str, n_tokens: int) -> int | None
     if key not in fields:
         return None
     try:
-        token = int(fields[key])
-    except (TypeError, ValueError):
+        token = index(fields[key])
+    except TypeError:
         token = -1
     if not 0 <= token < n_tokens:
         raise TokenizerError(f"{key}: found {fields[key]!r}, expected a token id from 0 to {n_tokens - 1}")

@@ -71,7 +71,8 @@ class Cursor:
     def _array(self, field: str) -> list[str] | np.ndarray:
         vtype = self.number(U32, f"{field}: element type")
         if vtype != STRING and vtype not in SCALARS:
-            raise mismatch(self.path, f"{field}: element type", vtype, "a scalar (0 to 7, 10 to 12) or string (8)")
+            raise mismatch(self.path, f"{field}: element type", vtype,
+                           "a scalar (0 to 7, 10 to 12) or string (8)")
         n = self.number(U64, f"{field}: count")
         if n > MAX_ARRAY:
             raise mismatch(self.path, f"{field}: count", n, f"at most {MAX_ARRAY}")

@@ -29,7 +29,7 @@ class GGUFFile:
     path: str
     paths: tuple[str, ...]
     version: int
-    fields: dict[str, Any]  # int, float, bool, str, list[str] or 1-D array; of a split model, the first part's
+    fields: dict[str, Any]  # int, float, bool, str, list[str] or 1-D array; the first part's if split
     tensors: dict[str, Tensor]  # in file order
 
     @property

@@ -56,7 +56,7 @@ class Repacked:
 def repack(tensor: Tensor, max_bytes: int) -> Repacked:
     """Choose the type that holds every value of `tensor`; the conversion itself happens while iterating.
 
-    max_bytes bounds a piece; working memory is about eight times that. Rounding to F16 is within 2^-12 of
+    max_bytes bounds a piece; working memory is up to twelve times that. Rounding to F16 is within 2^-12 of
     a value, or 2^-25 for values under 2^-14. Raises GGUFError for a type that has no dequantiser, and when
     a single row is longer than max_bytes.
     """

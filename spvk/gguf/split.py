@@ -26,13 +26,14 @@ def part_paths(path: str, fields: dict[str, Any]) -> tuple[str, ...]:
         return (path,)
     count, no = int(name["count"]), int(name["no"])
     if not 1 <= no <= count <= MAX_PARTS:
-        raise mismatch(path, "file name", f"part {no} of {count}", f"a part from 1 to {count} of 1 to {MAX_PARTS}")
+        raise mismatch(path, "file name", f"part {no} of {count}", f"part K of N, 1 <= K <= N <= {MAX_PARTS}")
     if in_file != count:
         raise mismatch(path, "split.count", in_file, f"{count}, as the name says")
     paths = tuple(f"{name['prefix']}-{i:05}-of-{count:05}.gguf" for i in range(1, count + 1))
     for i, part in enumerate(paths, 1):
         if not os.path.exists(part):
-            raise mismatch(part, "file", "no such file", f"part {i} of {count} beside {os.path.basename(path)}")
+            beside = plain(os.path.basename(path))
+            raise mismatch(part, "file", "no such file", f"part {i} of {count} beside {beside}")
     return paths
 
 

@@ -23,7 +23,7 @@ class Tensor:
     nbytes: int
     path: str  # the file, or the part of a split file, that holds it
     offset: int  # bytes from the start of that file
-    _map: mmap.mmap = field(repr=False, compare=False)
+    _map: mmap.mmap | bytes = field(repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -51,7 +51,8 @@ class Tensor:
 
         Raises GGUFError for a type that has no dequantiser.
         """
-        return dequantize_rows(self, self.raw()).reshape(self.shape[::-1])
+        values = dequantize_rows(self, self.raw()).reshape(self.shape[::-1])
+        return np.require(values, requirements="W")  # F32 comes as a view of the file
 
 
 def row_spans(tensor: Tensor, row_bytes: int, max_bytes: int) -> Iterator[tuple[int, int]]:
@@ -65,12 +66,12 @@ def row_spans(tensor: Tensor, row_bytes: int, max_bytes: int) -> Iterator[tuple[
 
 
 def dequantize_rows(tensor: Tensor, raw: np.ndarray) -> np.ndarray:
-    """float32 [rows, ne0] of whole rows of `tensor`, given as uint8 bytes; by the `gguf` package's formulas."""
-    from gguf import GGMLQuantizationType, quants  # here: the package takes longer to import than a file to open
+    """float32 [rows, ne0] of whole rows of `tensor` given as uint8 bytes, by the `gguf` package."""
+    from gguf import GGMLQuantizationType, quants  # here: slower to import than most files to open
 
     if not (tensor.type.native or tensor.type.repacked):
         raise mismatch(tensor.path, f"tensor {plain(tensor.name)}: type", tensor.type.name,
                        "a type that can be dequantised")
     rows = raw.reshape(-1, tensor.row_bytes)
     with np.errstate(over="ignore", invalid="ignore"):  # odd scales give inf and nan, as in ggml
-        return np.array(quants.dequantize(rows, GGMLQuantizationType(tensor.type.id)), np.float32, copy=None)
+        return quants.dequantize(rows, GGMLQuantizationType(tensor.type.id))

@@ -79,6 +79,12 @@ class Device:
                     return i, flags & visible == visible
         raise DeviceError(f"{self.info.name}: no memory type for a {'host' if host else 'device'} buffer")
 
+    def require_fit(self, nbytes: int, what: str) -> None:
+        """Raise DeviceError when `nbytes` more than a device holds are wanted, before any are taken."""
+        if nbytes > self.info.memory:
+            raise DeviceError(f"{what}: {nbytes / 2**20:.0f} MiB of device memory, {self.info.name} has "
+                              f"{self.info.memory / 2**20:.0f} MiB")
+
     # -- pipelines -------------------------------------------------------------------------------------
 
     def pipeline(self, module: str, spec: Mapping[str, int], subgroup: int | None = None):

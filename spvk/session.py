@@ -1,0 +1,181 @@
+"""A session: one model's caches and recordings, through which tokens are read and written."""
+
+from __future__ import annotations
+
+from typing import Callable, Sequence
+
+import numpy as np
+
+from .errors import SpvkError
+from .kernels import argmax, matvec, rms_norm, step as step_params
+from .model import Model
+from .models.builder import F32, Builder, Capture, lay_out, score_bytes
+from .recording import Buffer, Recording
+from .vulkan import Commands, Memory
+
+NAN_TOKEN = 0xFFFFFFFF  # what argmax answers when a logit is NaN
+BUCKETS = (1, 16, 64)   # recordings for fewer tokens than a batch: a short rest need not pay for a whole one
+
+
+def session_bytes(model: Model, context: int, batch: int, capture: Capture) -> dict[str, int]:
+    """Bytes of every buffer that a session allocates, by name; known before anything is."""
+    c, arch = model.config, model.architecture
+    work, _ = lay_out("work", arch.scratch_phases(c, batch))
+    return {"x": F32 * batch * c.width, "h": F32 * batch * c.width, "work": work.nbytes,
+            "logits": F32 * c.vocabulary, "argmax_scratch": argmax.scratch_bytes(c.vocabulary), "phases": 4 * c.attention.rotary,
+            **arch.cache_bytes(c, context),
+            **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture)}
+
+
+def host_bytes(batch: int) -> dict[str, int]:
+    """Bytes of the small buffers through which host and device talk."""
+    return {"step": step_params.DTYPE.itemsize, "tokens": 4 * batch, "positions": 4 * batch, "next_token": 4}
+
+
+class Session:
+    """Caches for `context` tokens and recordings for batches of up to `batch` tokens.
+
+    Tokens take KV slots in the order in which they are read; their positions are their own. `capture`
+    says what the last token of each prefill and each decoded token leave behind.
+    Raises SpvkError for sizes beyond the model's context, DeviceError when memory does not suffice.
+    """
+
+    def __init__(self, model: Model, context: int, batch: int = 512, capture: Capture = Capture()) -> None:
+        if batch < 1:
+            raise SpvkError(f"--batch: found {batch}, expected at least 1")
+        self.model, self.context, self.capture = model, context, capture
+        self.batch = min(batch, context)
+        sizes, host = session_bytes(model, context, self.batch, capture), host_bytes(self.batch)
+        model.device.require_fit(sum(sizes.values()), f"a context of {context} tokens for {model.path}")
+        self.buffers = {name: Buffer(name, n) for name, n in {**sizes, **host}.items()}
+        root, ranges = lay_out("work", model.architecture.scratch_phases(model.config, self.batch))
+        self.buffers |= {"work": root, **ranges}
+        self.memory = Memory(model.device)
+        self.memory.allocate(*(self.buffers[n] for n in host), host=True)
+        self.memory.allocate(*(self.buffers[n] for n in sizes))
+        self.memory.upload(self.buffers["phases"], model.architecture.phases(model.file, model.config))
+        self.commands: dict[tuple[int, bool], Commands] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: no slots filled, recurrent states zero."""
+        self.past = self.row = self.prompt = 0
+        for name, buffer in self.buffers.items():
+            if name.startswith(("conv_state.", "delta_state.")):
+                self.memory.upload(buffer, np.zeros(buffer.nbytes, np.uint8))
+
+    # -- running ---------------------------------------------------------------------------------------
+
+    def prefill(self, tokens: Sequence[int], positions: Sequence[int] | None = None,
+                progress: Callable[[int], None] = lambda done: None) -> int:
+        """Read tokens at their positions (default: 0, 1, …) and return the greedy next token.
+
+        tokens: integers [n]; positions: integers [n], strictly increasing. `progress` is called with the
+        number of tokens read so far. Raises SpvkError naming the first bad token or position.
+        """
+        tokens, positions = check_tokens(tokens, positions, self.model.vocabulary)
+        if self.past + len(tokens) > self.context:
+            raise SpvkError(f"prompt: {self.past + len(tokens)} tokens, expected at most {self.context}, the session's context")
+        self.prompt = self.past + len(tokens)
+        for at in range(0, len(tokens), self.batch):
+            piece = slice(at, at + self.batch)
+            self._run(tokens[piece], positions[piece], last=at + self.batch >= len(tokens))
+            progress(min(at + self.batch, len(tokens)))
+        return self._next_token()
+
+    def decode(self, token: int, position: int) -> int:
+        """Read one token at `position` and return the greedy next one."""
+        self.row += 1
+        self._run(np.array([token], np.uint32), np.array([position], np.uint32), last=True)
+        return self._next_token()
+
+    def _run(self, tokens: np.ndarray, positions: np.ndarray, last: bool) -> None:
+        n = len(tokens)
+        rows = next((b for b in BUCKETS if n <= b < self.batch), self.batch)
+        memory, buffers = self.memory, self.buffers
+        memory.view(buffers["tokens"], np.uint32)[:n] = tokens
+        memory.view(buffers["positions"], np.uint32)[:n] = positions
+        memory.view(buffers["step"], step_params.DTYPE)[0] = (n, self.past, self.prompt, self.row)
+        self._commands(rows, last).run()
+        self.past += n
+
+    def _commands(self, rows: int, last: bool) -> Commands:
+        key = (rows, last)
+        if key not in self.commands:
+            self.commands[key] = Commands(self.model.device, self.memory, self.recording(rows, last))
+        return self.commands[key]
+
+    def recording(self, rows: int, last: bool) -> Recording:
+        """The dispatches for a batch of up to `rows` tokens; with `last`, captures and the output head too."""
+        m = self.model
+        b = Builder(m.profile, m.weights, self.buffers, rows, self.context, m.config.eps, self.capture if last else Capture())
+        b.embed("x")
+        m.architecture.build_layers(b, m.config)
+        b.finish()
+        if last:
+            b.norm("x", "output_norm.weight", "h", last=True)
+            b.out += matvec.matvec(m.profile, b["h"], m.weights[m.output_weight], b["logits"])
+            b.out += argmax.argmax(m.profile, b["logits"], b["next_token"], b["argmax_scratch"], n=m.vocabulary)
+        return b.out
+
+    # -- results ---------------------------------------------------------------------------------------
+
+    def _next_token(self) -> int:
+        token = int(self.memory.view(self.buffers["next_token"], np.uint32)[0])
+        if token == NAN_TOKEN:
+            raise SpvkError(f"{self.model.path}: the logits hold NaN")
+        return token
+
+    def logits(self) -> np.ndarray:
+        """float32 [vocabulary] after the last token read."""
+        return self.memory.download(self.buffers["logits"])
+
+    def hidden(self) -> np.ndarray:
+        """float32 [layers, width]: each layer's output for the last token (Capture.hidden)."""
+        return np.stack([self.memory.download(self.buffers[f"hidden.{i}"]) for i in range(self.model.config.layers)])
+
+    def attention_rows(self) -> np.ndarray:
+        """float32 [attention layers, heads, keys]: the last token's softmax rows (Capture.rows)."""
+        heads, count = self.model.config.attention.heads, len(self.model.config.attention_layers)
+        return np.stack([self.memory.download(self.buffers[f"attn_rows.{k}"]).reshape(heads, self.context)[:, :self.past]
+                         for k in range(count)])
+
+    def importance(self) -> np.ndarray:
+        """float32 [prompt]: mean over score rows of the maximum over heads and layers (Capture.importance)."""
+        return self.memory.download(self.buffers["importance"])[:self.prompt] / np.float32(self.row + 1)
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of device memory that this session asked for, the weights not counted."""
+        return self.memory.requested
+
+    def close(self) -> None:
+        for commands in self.commands.values():
+            commands.free()
+        self.commands = {}
+        self.memory.free()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check_tokens(tokens: Sequence[int], positions: Sequence[int] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both as uint32 arrays [n]. Raises SpvkError naming the first entry that cannot be."""
+    tokens = np.asarray(tokens)
+    if tokens.ndim != 1 or tokens.size == 0:
+        raise SpvkError("prompt: empty, expected at least 1 token" if tokens.size == 0
+                        else f"tokens: found shape {list(tokens.shape)}, expected one dimension")
+    if not np.issubdtype(tokens.dtype, np.integer):
+        raise SpvkError(f"tokens: found {tokens.dtype}, expected integers")
+    if (bad := np.flatnonzero((tokens < 0) | (tokens >= vocabulary))).size:
+        raise SpvkError(f"tokens: token {bad[0]} is {tokens[bad[0]]}, expected 0 to {vocabulary - 1}")
+    positions = np.arange(len(tokens)) if positions is None else np.asarray(positions)
+    if positions.shape != tokens.shape or not np.issubdtype(positions.dtype, np.integer):
+        raise SpvkError(f"positions: found {positions.dtype} {list(positions.shape)}, expected {len(tokens)} integers, one a token")
+    if positions[0] < 0 or positions[-1] >= 2**31 or (bad := np.flatnonzero(np.diff(positions.astype(np.int64)) <= 0)).size:
+        where = 0 if positions[0] < 0 else len(positions) - 1 if positions[-1] >= 2**31 else int(bad[0]) + 1
+        raise SpvkError(f"positions: position {where} is {positions[where]}, expected increasing ones from 0 up to 2^31 - 1")
+    return tokens.astype(np.uint32), positions.astype(np.uint32)
