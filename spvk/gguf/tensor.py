@@ -69,7 +69,8 @@ def dequantize_rows(tensor: Tensor, raw: np.ndarray) -> np.ndarray:
     """float32 [rows, ne0] of whole rows of `tensor` given as uint8 bytes, by the `gguf` package."""
     from gguf import GGMLQuantizationType, quants  # here: slower to import than most files to open
 
-    if not (tensor.type.native or tensor.type.repacked):
+    known = tensor.type.id in set(GGMLQuantizationType)  # an older package lacks the newest types
+    if not (known and (tensor.type.native or tensor.type.repacked)):
         raise mismatch(tensor.path, f"tensor {plain(tensor.name)}: type", tensor.type.name,
                        "a type that can be dequantised")
     rows = raw.reshape(-1, tensor.row_bytes)

@@ -131,7 +131,8 @@ def test_tensors_outlive_the_file_object_and_the_name(tmp_path):
 def test_get(tmp_path):
     model = open_gguf(write(
         tmp_path / "m.gguf", key("i", scalar("u32", 7)), key("f", scalar("f32", 0.5)),
-        key("s", string("text")), key("b", scalar("bool", 1)), key("l", array("str", ["x", "y"])), key("a", array("i32", [1, 2]))))
+        key("s", string("text")), key("b", scalar("bool", 1)), key("l", array("str", ["x", "y"])),
+        key("a", array("i32", [1, 2]))))
     assert model.get("i", int) == 7
     assert model.get("f", float) == 0.5
     assert model.get("s", str) == "text"

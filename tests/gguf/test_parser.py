@@ -102,7 +102,8 @@ KEYS = {
     "array count wraps in bytes": (keyed(key("a", array("f64", [1], count=2**61))),
                                    f"a: count: found {2**61}, expected at most {MAX_ARRAY}"),
     "array longer than the file": (keyed(key("a", array("u16", [1, 2], count=3))),
-                                   "a: found the end of the file after 4 bytes, expected 6 bytes at offset 49"),
+                                   "a: found the end of the file after 4 bytes, "
+                                   "expected 6 bytes at offset 49"),
     "string array longer than the file": (keyed(key("a", array("str", ["", ""], count=3))),
                                           "a: count: found 3, expected at most 2 more strings"),
     "too many strings": (keyed(key("a", array("str", [], count=2**22 + 1))) + b"\0" * (2**25 + 8),
@@ -155,8 +156,9 @@ TENSORS = {
                                   "expected an end within the 32 bytes of data in the file"),
     "offset beyond the file": (one(offset=64), "tensor t: data: found 16 bytes at offset 64, "
                                                "expected an end within the 32 bytes of data in the file"),
-    "larger than the file": (one(shape=(4, 2**20)), "tensor t: data: found 16777216 bytes at offset 0, "
-                                                    "expected an end within the 32 bytes of data in the file"),
+    "larger than the file": (one(shape=(4, 2**20)),
+                             "tensor t: data: found 16777216 bytes at offset 0, "
+                             "expected an end within the 32 bytes of data in the file"),
     "no data at all": (GGUF(tensors=[Entry(data=b"")]).bytes(),
                        "tensor t: data: found 16 bytes at offset 0, "
                        "expected an end within the 0 bytes of data in the file"),
@@ -212,7 +214,8 @@ def test_every_scalar_type():
 
 def test_every_array_type():
     values = {"u8": [0, 255], "i8": [-1], "u16": [65535], "i16": [-2, 3], "u32": [1, 2, 2**32 - 1],
-              "i32": [-5], "f32": [0.5, -2.0], "bool": [1, 0, 1], "u64": [2**64 - 1], "i64": [-(2**63)], "f64": [1e300]}
+              "i32": [-5], "f32": [0.5, -2.0], "bool": [1, 0, 1], "u64": [2**64 - 1],
+              "i64": [-(2**63)], "f64": [1e300]}
     types = {"u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "f32": "f4",
              "bool": "?", "u64": "u8", "i64": "i8", "f64": "f8"}
     fields = parse_header(keyed(*(key(c, array(c, v)) for c, v in values.items())), "m").fields

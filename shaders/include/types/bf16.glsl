@@ -1,0 +1,13 @@
+// bfloat16: the upper half of a float32.
+#include "floats.glsl"
+#define BLOCK_BYTES 16
+struct Chunk { u64vec2 words; };
+Chunk open_chunk(Block b, uint64_t at, uint c) { return Chunk(InU64x2(at).v[0]); }
+vec2 scale8(Chunk chunk, uint h) { return vec2(1.0, 0.0); }
+void quants8(Chunk chunk, uint h, out float q[8]) {
+    [[unroll]] for (int t = 0; t < 4; t++) {
+        uint pair = unpack32(chunk.words[t >> 1])[t & 1];
+        q[2 * t] = uintBitsToFloat(pair << 16);
+        q[2 * t + 1] = uintBitsToFloat(pair & 0xffff0000u);
+    }
+}

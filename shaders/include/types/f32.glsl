@@ -1,0 +1,13 @@
+// float32.
+#include "floats.glsl"
+#define BLOCK_BYTES 32
+struct Chunk { u64vec4 words; };
+Chunk open_chunk(Block b, uint64_t at, uint c) { return Chunk(InU64x4(at).v[0]); }
+vec2 scale8(Chunk chunk, uint h) { return vec2(1.0, 0.0); }
+void quants8(Chunk chunk, uint h, out float q[8]) {
+    [[unroll]] for (int t = 0; t < 4; t++) {
+        vec2 pair = unpack_f32x2(chunk.words[t]);
+        q[2 * t] = pair.x;
+        q[2 * t + 1] = pair.y;
+    }
+}

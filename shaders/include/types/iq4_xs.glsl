@@ -1,0 +1,22 @@
+// 136 bytes: half d, 16 bits of two high scale bits, 32 bits of four low ones, 128 bytes of nibbles by groups
+// of 32 (16 bytes each, low nibbles first). w = d (scale - 32) codebook[q].
+#define IQ4_CODEBOOK
+#include "quants.glsl"
+#define BLOCK 256
+#define BLOCK_BYTES 136
+struct Block {
+    uvec2 scales;  // low: nibble g, high: bits 2 g
+    float d;
+};
+Block open_block(uint64_t at) {
+    uvec2 w = unpack32(InU64(at).v[0]);
+    return Block(uvec2(w.y, w.x >> 16), unpackHalf2x16(w.x).x);
+}
+Chunk open_chunk(Block b, uint64_t at, uint c) {
+    InU64 w = InU64(at + 8 + 16 * c);
+    Chunk chunk;
+    nibbles(w.v[0], w.v[1], chunk.q);
+    uint s = ((b.scales.x >> (4u * c)) & 15u) | (((b.scales.y >> (2u * c)) & 3u) << 4);
+    chunk.s[0] = chunk.s[1] = vec2(b.d * float(int(s) - 32), 0.0);
+    return chunk;
+}

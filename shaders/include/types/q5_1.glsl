@@ -1,0 +1,14 @@
+// 24 bytes: halves d and m, 32 fifth bits, 16 bytes of nibbles. w = d q + m.
+#include "quants.glsl"
+#include "single.glsl"
+#define BLOCK_BYTES 24
+Chunk open_chunk(Block b, uint64_t at, uint c) {
+    InU64 w = InU64(at);
+    uint64_t head = w.v[0];
+    uint fifth = uint(head >> 32);
+    Chunk chunk;
+    nibbles(w.v[1], w.v[2], chunk.q);
+    [[unroll]] for (int i = 0; i < 4; i++) chunk.q[i] |= spread(fifth >> (8 * i)) << 4;
+    chunk.s[0] = chunk.s[1] = vec2(half_in(head, 0), half_in(head, 16));
+    return chunk;
+}

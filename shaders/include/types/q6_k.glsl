@@ -1,0 +1,28 @@
+// 210 bytes: 128 bytes of low nibbles, 64 bytes of two high bits, 16 signed byte scales, half d.
+// w = d scale (q - 32), in groups of 16. Of each 128 elements, chunk j has low nibbles in 32 bytes (j % 2),
+// in their upper halves from j = 2 on, and bits 2 j of 32 bytes.
+#include "quants.glsl"
+#define BLOCK 256
+#define BLOCK_BYTES 210
+struct Block {
+    uvec4 scales;  // byte g: group g, signed
+    float d;
+};
+Block open_block(uint64_t at) {
+    uint64_t w[3];
+    bytes18(at + 192, w);
+    return Block(uvec4(unpack32(w[0]), unpack32(w[1])), half_in(w[2], 0));
+}
+Chunk open_chunk(Block b, uint64_t at, uint c) {
+    Chunk chunk;
+    uvec2 high[4];
+    bytes32(at + 64 * (c >> 2) + 32 * (c & 1u), chunk.q);
+    bytes32(at + 128 + 32 * (c >> 2), high);
+    [[unroll]] for (int i = 0; i < 4; i++)
+        chunk.q[i] = minus(((chunk.q[i] >> (2u * (c & 2u))) & 0x0f0f0f0fu)
+                           | (((high[i] >> (2u * (c & 3u))) & 0x03030303u) << 4), 0x20202020u);
+    uint s = pick(b.scales, c >> 1) >> (16u * (c & 1u));
+    chunk.s[0] = vec2(b.d * float(int(s << 24) >> 24), 0.0);
+    chunk.s[1] = vec2(b.d * float(int(s << 16) >> 24), 0.0);
+    return chunk;
+}

@@ -1,0 +1,64 @@
+// Weights as GGML stores them. The define TYPE_<NAME> selects types/<name>.glsl, the one place that knows
+// the type's layout. A kernel walks a row by blocks, a block by chunks, a chunk by 8 elements:
+//   BLOCK, BLOCK_BYTES            elements and bytes of a block
+//   CHUNK                         elements of a chunk: 32, or 8 for plain floats
+//   Block open_block(at)          what the chunks of the block at this address share (its scales)
+//   Chunk open_chunk(b, at, c)    chunk c of it, in registers
+//   quants8(chunk, h, q)          elements 8h to 8h + 7 of the chunk, before scaling
+//   scale8(chunk, h)              their (scale, offset): weight = scale * q + offset
+// Addresses are in bytes; a matrix starts at a multiple of 16.
+#if defined(TYPE_F32)
+#include "types/f32.glsl"
+#elif defined(TYPE_F16)
+#include "types/f16.glsl"
+#elif defined(TYPE_BF16)
+#include "types/bf16.glsl"
+#elif defined(TYPE_Q4_0)
+#include "types/q4_0.glsl"
+#elif defined(TYPE_Q4_1)
+#include "types/q4_1.glsl"
+#elif defined(TYPE_Q5_0)
+#include "types/q5_0.glsl"
+#elif defined(TYPE_Q5_1)
+#include "types/q5_1.glsl"
+#elif defined(TYPE_Q8_0)
+#include "types/q8_0.glsl"
+#elif defined(TYPE_Q2_K)
+#include "types/q2_k.glsl"
+#elif defined(TYPE_Q3_K)
+#include "types/q3_k.glsl"
+#elif defined(TYPE_Q4_K)
+#include "types/q4_k.glsl"
+#elif defined(TYPE_Q5_K)
+#include "types/q5_k.glsl"
+#elif defined(TYPE_Q6_K)
+#include "types/q6_k.glsl"
+#elif defined(TYPE_IQ4_NL)
+#include "types/iq4_nl.glsl"
+#elif defined(TYPE_IQ4_XS)
+#include "types/iq4_xs.glsl"
+#endif
+
+// A loop over the chunks or steps of something must not be unrolled (its body would leave the CPU's
+// instruction cache) unless it runs once.
+#if BLOCK == CHUNK
+#define CHUNK_LOOP [[unroll]]
+#else
+#define CHUNK_LOOP [[dont_unroll]]
+#endif
+#if CHUNK == 8
+#define STEP_LOOP [[unroll]]
+#else
+#define STEP_LOOP [[dont_unroll]]
+#endif
+
+uint64_t row_address(InU64 matrix, uint row, uint row_bytes) {
+    return uint64_t(matrix) + uint64_t(row) * uint64_t(row_bytes);
+}
+
+void weights8(Chunk chunk, uint h, out float w[8]) {
+    float q[8];
+    quants8(chunk, h, q);
+    vec2 s = scale8(chunk, h);
+    [[unroll]] for (int t = 0; t < 8; t++) w[t] = q[t] * s.x + s.y;
+}

@@ -1,0 +1,73 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y (+)= x W^T: register tiles of ROWS rows by LOCAL * WIDE columns. A lane owns columns; it reads their
+// weights and its share of x, which is spread by broadcasts. One subgroup a workgroup suits software drivers.
+#include "include/common.glsl"
+#include "include/weight.glsl"
+layout(local_size_x = 8, local_size_x_id = 0) in;
+layout(constant_id = 1) const uint ROWS = 16;  // 1 to 8, or a multiple of 8
+layout(constant_id = 2) const uint WIDE = 4;   // columns a lane
+layout(constant_id = 3) const uint ACCUMULATE = 0;
+const uint GROUPS = (ROWS + 7) / 8;            // of rows that one load by 8 lanes covers
+
+layout(push_constant, scalar) uniform Push {
+    InF32 x;      // [tokens, k]
+    InU64 w;      // [n, k] blocks
+    InOutF32 y;   // [tokens, stride]
+    InStep step_params;
+    uint k;
+    uint n;
+    uint row_bytes;
+    uint stride;  // of y, floats
+    uint first;   // column of y that row 0 of w goes to
+};
+
+void main() {
+    uint row0 = gl_WorkGroupID.y * ROWS, tokens = step_params.tokens;
+    if (row0 >= tokens) return;
+    uint lane = gl_SubgroupInvocationID & 7u;
+    uint column0 = gl_WorkGroupID.x * gl_WorkGroupSize.x * WIDE + gl_LocalInvocationID.x;
+    // Rows and columns past the end are computed from the last valid one and not stored: no branches inside.
+    uint64_t w_at[WIDE], x_at[GROUPS];
+    [[unroll]] for (int j = 0; j < WIDE; j++)
+        w_at[j] = row_address(w, min(column0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
+    [[unroll]] for (int i = 0; i < GROUPS; i++)
+        x_at[i] = uint64_t(x) + uint64_t(min(row0 + 8 * i + lane, tokens - 1)) * uint64_t(4 * k);
+    float acc[ROWS][WIDE];
+    [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) acc[r][j] = 0.0;
+
+    for (uint b = 0; b < k / BLOCK; b++) {
+        Block block[WIDE];
+        [[unroll]] for (int j = 0; j < WIDE; j++) block[j] = open_block(w_at[j]);
+        CHUNK_LOOP for (uint c = 0; c < BLOCK / CHUNK; c++) {
+            Chunk chunk[WIDE];
+            [[unroll]] for (int j = 0; j < WIDE; j++) chunk[j] = open_chunk(block[j], w_at[j], c);
+            STEP_LOOP for (uint h = 0; h < CHUNK / 8; h++) {
+                float v[WIDE][8];
+                [[unroll]] for (int j = 0; j < WIDE; j++) weights8(chunk[j], h, v[j]);
+                uint offset = 4 * (b * BLOCK + c * CHUNK + h * 8);
+                [[unroll]] for (int i = 0; i < GROUPS; i++) {
+                    u64vec4 own = InU64x4(x_at[i] + offset).v[0];
+                    [[unroll]] for (int p = 0; p < min(ROWS, 8); p++) {
+                        vec2 s[4];
+                        [[unroll]] for (int t = 0; t < 4; t++)
+                            s[t] = subgroupBroadcast(unpack_f32x2(own[t]), p);
+                        [[unroll]] for (int j = 0; j < WIDE; j++)
+                            acc[8 * i + p][j] += ((s[0].x * v[j][0] + s[0].y * v[j][1])
+                                                  + (s[1].x * v[j][2] + s[1].y * v[j][3]))
+                                                 + ((s[2].x * v[j][4] + s[2].y * v[j][5])
+                                                    + (s[3].x * v[j][6] + s[3].y * v[j][7]));
+                    }
+                }
+            }
+        }
+        [[unroll]] for (int j = 0; j < WIDE; j++) w_at[j] += BLOCK_BYTES;
+    }
+    [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) {
+        uint column = column0 + j * gl_WorkGroupSize.x;
+        if (row0 + r < tokens && column < n) {
+            uint at = (row0 + r) * stride + first + column;
+            y.v[at] = ACCUMULATE != 0 ? y.v[at] + acc[r][j] : acc[r][j];
+        }
+    }
+}

@@ -1,0 +1,5 @@
+"""`python -m spvk`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,124 @@
+"""The command line: options in, one line for each mistake, no logic."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+
+import click
+
+from .errors import SpvkError
+
+MODEL_PATH = click.Path(path_type=str)
+PROMPT_OPTIONS = (
+    click.option("-p", "--prompt", metavar="TEXT", help="The prompt itself."),
+    click.option("-f", "--file", "prompt_file", metavar="FILE", help="Read the prompt from FILE (UTF-8; - is standard input)."),
+    click.option("--tokens", "tokens_file", metavar="FILE.npy", help="Token ids, a one-dimensional integer array."),
+    click.option("--raw", is_flag=True, help="The prompt goes in as it is, without the chat template."),
+    click.option("--system", metavar="TEXT", help="System message for the chat template."),
+)
+POLICY_OPTIONS = (
+    click.option("--mode", metavar="MODE", help="always (default) or off: off prefills every token."),
+    click.option("--select", metavar="MODE", help="mass (default) or chunk."),
+    click.option("--mass", type=float, help="Mass mode: share of the summed score to keep [0.85]."),
+    click.option("--keep", type=float, help="Chunk mode: fraction of the chunks to keep [0.3]."),
+    click.option("--max-keep", type=int, metavar="N", help="Keep at most N tokens."),
+    click.option("--window", type=int, metavar="N", help="Score in overlapping windows of N tokens [the whole prompt]."),
+    click.option("--lookahead", type=int, metavar="N", help="Tokens the draft decodes while scoring [8]."),
+)
+DEVICE = click.option("--device", metavar="NAME|INDEX", help="Vulkan device, see `spvk devices`.")
+BATCH = click.option("-b", "--batch", type=int, default=512, show_default=True, metavar="N", help="Tokens read at once.")
+
+
+def with_options(*options):
+    def apply(command):
+        for option in reversed(options):
+            command = option(command)
+        return command
+    return apply
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("spvk"), prog_name="spvk")
+def cli() -> None:
+    """Sparse prefill for GGUF models: a draft model finds the tokens that matter, the target reads only those."""
+
+
+@cli.command()
+@click.option("-m", "--target", "--model", type=MODEL_PATH, required=True, metavar="GGUF", help="The model that answers.")
+@click.option("-md", "--draft", type=MODEL_PATH, metavar="GGUF", help="The small model that scores; needed unless --mode off.")
+@with_options(*PROMPT_OPTIONS)
+@click.option("-n", "--predict", type=click.IntRange(0), default=32, show_default=True, metavar="N", help="Tokens to decode.")
+@click.option("-c", "--ctx-size", type=click.IntRange(1), metavar="N", help="Limit on prompt and answer [the model's].")
+@with_options(*POLICY_OPTIONS)
+@BATCH
+@DEVICE
+@click.option("--json", "json_file", metavar="FILE|-", help="Write the report as JSON (- is standard output, alone).")
+def prefill(target, draft, prompt, prompt_file, tokens_file, raw, system, predict, ctx_size, batch, device, json_file, **policy):
+    """Score the prompt with the draft, prefill the target with what matters, decode the answer."""
+    from . import job, show
+    from .specprefill import Settings
+
+    settings = Settings.resolve(policy, os.environ)
+    source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
+    job.require_writable(json_file)
+    with show.Screen(quiet_stdout=json_file == "-") as screen:
+        report = job.run_prefill(target, draft, source, settings, predict=predict, context=ctx_size, batch=batch,
+                                 device=device, screen=screen)
+    job.write_json(json_file, report)
+
+
+@cli.command()
+@click.argument("model", type=MODEL_PATH)
+@click.option("--tokens", "tokens_file", required=True, metavar="FILE.npy", help="Token ids, a one-dimensional integer array.")
+@click.option("--positions", "positions_file", metavar="FILE.npy", help="Their positions, increasing [0, 1, …].")
+@click.option("--lookahead", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Greedy tokens to decode after the prompt.")
+@BATCH
+@DEVICE
+@click.option("-o", "--output", required=True, metavar="OUT.npz")
+def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
+    """Write logits, hidden states, attention rows and importance, to compare with another engine."""
+    from . import job
+
+    job.require_writable(output)
+    job.run_dump(model, tokens_file, positions_file, lookahead=lookahead, batch=batch, device=device, output=output)
+
+
+@cli.command()
+@click.argument("model", type=MODEL_PATH)
+def inspect(model):
+    """Show what a GGUF file holds and what of it would be skipped or repacked. Needs no device."""
+    from . import show
+
+    show.print_model(model)
+
+
+@cli.command()
+def devices():
+    """List the Vulkan devices and the one that would be used, with the reason."""
+    from . import show
+
+    show.print_devices()
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: exit status 2 and one line on standard error for anything that the user can mend."""
+    try:
+        cli.main(args=argv, prog_name="spvk", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(0)
+    except click.ClickException as error:
+        fail(error.format_message())
+    except SpvkError as error:
+        fail(str(error))
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+def fail(message: str) -> None:
+    click.echo("spvk: " + " ".join(message.split()), err=True)
+    sys.exit(2)

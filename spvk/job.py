@@ -1,0 +1,150 @@
+"""The commands' work: prompts from files, models onto the device, the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from . import engine
+from .chat import ChatTemplate, default_messages
+from .errors import SpvkError
+from .model import Model
+from .specprefill import Settings, report_dict
+from .tokenizer import StreamDecoder
+from .vulkan import Device
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt as text, to go through the chat template unless `raw`, or as token ids."""
+
+    text: str | None = None
+    tokens: np.ndarray | None = None
+    raw: bool = False
+    system: str | None = None
+
+    @classmethod
+    def of(cls, text: str | None, file: str | None, tokens_file: str | None, *, raw: bool = False,
+           system: str | None = None) -> Prompt:
+        """From the command line's options. Raises SpvkError unless exactly one source is given and usable."""
+        given = [flag for flag, value in (("-p", text), ("-f", file), ("--tokens", tokens_file)) if value is not None]
+        if len(given) != 1:
+            raise SpvkError(f"prompt: found {' and '.join(given) or 'none'}, expected exactly one of -p, -f, --tokens")
+        if system is not None and (raw or tokens_file is not None):
+            raise SpvkError(f"--system: found with {'--raw' if raw else '--tokens'}, expected a prompt for the chat template")
+        if tokens_file is not None:
+            return cls(tokens=load_integers("--tokens", tokens_file))
+        text = read_text(file) if file is not None else text
+        if not text.strip():
+            raise SpvkError(f"prompt: empty{f' ({file})' if file else ''}, expected some text")
+        return cls(text, raw=raw, system=system)
+
+    def encode(self, model: Model) -> list[int] | np.ndarray:
+        """Token ids by the model's own tokenizer and chat template."""
+        if self.tokens is not None:
+            return self.tokens
+        tokenizer = model.tokenizer
+        if self.raw:
+            return tokenizer.encode(self.text)
+        template = ChatTemplate.from_gguf(model.file.fields, tokenizer)
+        return tokenizer.encode(template.render(default_messages(self.text, self.system)))
+
+
+def read_text(path: str) -> str:
+    """A file's text, or standard input's for `-`; SpvkError when it cannot be read as UTF-8."""
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return data.decode("utf-8")
+    except OSError as error:
+        raise SpvkError(f"-f {path}: {error.strerror}, expected a text file") from None
+    except UnicodeDecodeError as error:
+        raise SpvkError(f"-f {path}: byte {error.start} is not UTF-8, expected a text file") from None
+
+
+def load_integers(flag: str, path: str) -> np.ndarray:
+    """A one-dimensional integer array from a .npy file; SpvkError naming the flag and the file."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise SpvkError(f"{flag} {path}: {error.strerror or error}, expected a .npy file") from None
+    except (ValueError, EOFError) as error:
+        raise SpvkError(f"{flag} {path}: not a plain .npy array ({str(error).splitlines()[0]})") from None
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
+        raise SpvkError(f"{flag} {path}: found {found}, expected one dimension of integers")
+    return array
+
+
+def require_writable(path: str | None) -> None:
+    """Raise SpvkError before any work when the output could not be written after it."""
+    if path is None or path == "-":
+        return
+    folder = Path(path).parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or Path(path).is_dir():
+        raise SpvkError(f"{path}: cannot be written, expected a file in a folder that exists")
+
+
+def write_json(path: str | None, report: dict) -> None:
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+    elif path is not None:
+        Path(path).write_text(text, encoding="utf-8")
+
+
+def open_pair(stack: ExitStack, device: Device, target: str, draft: str | None) -> tuple[Model, Model | None]:
+    """Both models on the device; one copy where draft and target are the same file."""
+    model = stack.enter_context(Model(device, target))
+    if draft is None:
+        return model, None
+    if os.path.realpath(draft) == os.path.realpath(target):
+        return model, model
+    other = stack.enter_context(Model(device, draft))
+    if difference := model.tokenizer.same_vocabulary(other.tokenizer):
+        raise SpvkError(f"{draft}: its vocabulary differs from that of {target}: {difference}")
+    return model, other
+
+
+def run_prefill(target: str, draft: str | None, prompt: Prompt, settings: Settings, *, predict: int, context: int | None,
+                batch: int, device: str | None, screen) -> dict:
+    """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values."""
+    if draft is None and settings.mode != "off":
+        raise SpvkError("--draft: missing, expected a GGUF file (or --mode off for a dense prefill)")
+    start = perf_counter()
+    with ExitStack() as stack:
+        dev = stack.enter_context(Device(device))
+        screen.device(dev.info, dev.reason)
+        model, scorer = open_pair(stack, dev, target, draft if settings.mode != "off" else None)
+        for m in dict.fromkeys((model, scorer)):
+            screen.notices(m)
+        tokens = prompt.encode(model)
+        load_ms = 1e3 * (perf_counter() - start)
+        text = StreamDecoder(model.tokenizer, skip_special=True)
+        result = engine.prefill(model, scorer, tokens, settings, predict=predict, batch=batch, context=context, load_ms=load_ms,
+                                stop=sorted(model.tokenizer.eog_ids), progress=screen.progress,
+                                on_token=lambda t: screen.answer(text.push(t)))
+        screen.answer(text.finish())
+        report = report_dict(result.selection, settings, result.timings, tokens=result.tokens,
+                             text=model.tokenizer.decode(result.tokens, skip_special=True), target=target, draft=draft,
+                             device=dev.info.name)
+        screen.report(report)
+    return report
+
+
+def run_dump(path: str, tokens_file: str, positions_file: str | None, *, lookahead: int, batch: int, device: str | None,
+             output: str) -> None:
+    tokens = load_integers("--tokens", tokens_file)
+    positions = load_integers("--positions", positions_file) if positions_file else None
+    with Device(device) as dev, Model(dev, path) as model:
+        for line in model.notices:
+            print(f"{path}: {line}", file=sys.stderr)
+        arrays = engine.dump(model, tokens, positions, lookahead=lookahead, batch=batch)
+    with open(output, "wb") as file:  # a file object: savez would add .npz to another name
+        np.savez(file, **arrays)

@@ -1,0 +1,63 @@
+"""Causal attention with grouped query heads, streaming over the KV cache.
+
+The softmax is the online one (Milakov & Gimelshein, arXiv 1805.02867) in the block form of FlashAttention
+(Dao et al., arXiv 2205.14135): scores of a block of keys, running maximum and sum, output rescaled from
+block to block; no score leaves the workgroup.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..recording import Buffer, Dispatch
+from .checks import expect_bytes
+from .heads import expect_heads
+from .profile import Profile
+
+MAX_ROWS = 16      # query rows (heads of a group x tokens) of a tile
+BLOCK_KEYS = 128   # keys between two visits of the output, unless one tile is more
+
+
+def tile_rows(rows: int, group: int) -> int:
+    """Query rows of a tile: all of them when they are few (decode), else the widest tile."""
+    return min(rows * group, MAX_ROWS)
+
+
+def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *, rows: int,
+              heads: int, kv_heads: int, dim: int, context: int, gate: Buffer | None = None) -> Dispatch:
+    """q [rows, heads, dim], caches [kv_heads, context, dim] -> y [rows, heads * dim]; all float32.
+
+    Row i (KV slot past + i, which the caches hold already) sees slots 0 .. past + i; scores are scaled by
+    1 / sqrt(dim); query head h uses KV head h // (heads / kv_heads). With `gate` [rows, heads, 2 * dim] the
+    output is multiplied by the sigmoid of each head's second half. Rows from step.tokens on are untouched.
+    Raises ValueError when a size does not fit.
+    """
+    expect_heads("attention", heads, kv_heads, dim, context, rows)
+    cache, flat = 4 * kv_heads * context * dim, 4 * rows * heads * dim
+    expect_bytes("attention", q=(q, flat), k_cache=(k_cache, cache), v_cache=(v_cache, cache), y=(y, flat))
+    if gate is not None:
+        expect_bytes("attention", gate=(gate, 2 * flat))
+    group = heads // kv_heads
+    tile, local = tile_rows(rows, group), profile.subgroup
+    args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step, heads=heads,
+                kv_heads=kv_heads, context=context, quads=dim // 4, scale=dim**-0.5)
+    spec = {"LOCAL": local, "ROWS": tile, "TILES": max(1, BLOCK_KEYS // (4 * local)), "GATED": int(gate is not None)}
+    return Dispatch("attention", (-(-rows * group // tile), kv_heads, 1), args, spec,
+                    flops=4 * dim * heads * rows * context)
+
+
+def reference(q: np.ndarray, k_cache: np.ndarray, v_cache: np.ndarray, past: int,
+              gate: np.ndarray | None = None) -> np.ndarray:
+    """The same in float64, row by row: q [rows, heads, dim] -> [rows, heads * dim]."""
+    q, k, v = (x.astype(np.float64) for x in (q, k_cache, v_cache))
+    rows, heads, dim = q.shape
+    out = np.empty_like(q)
+    for i in range(rows):
+        for h in range(heads):
+            g, n = h // (heads // k.shape[0]), past + i + 1
+            score = k[g, :n] @ q[i, h] / np.sqrt(dim)
+            p = np.exp(score - score.max())
+            out[i, h] = p / p.sum() @ v[g, :n]
+    if gate is not None:
+        out /= 1 + np.exp(-gate.astype(np.float64).reshape(rows, heads, 2, dim)[:, :, 1])
+    return out.reshape(rows, -1)
