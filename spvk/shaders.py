@@ -22,16 +22,24 @@ SPIRV_DIR = Path(__file__).parent / "spirv"
 WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K",
                 "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
 
-# Sources compiled once, and sources compiled once for each weight type.
+# Sources compiled once.
 PLAIN = ("rms_norm",)
-TYPED = ()
+# Sources compiled once for each weight type
+# (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
+TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
+
+
+def typed(stem: str, weight_type: str) -> str:
+    """The name of the module that source `stem` makes for a weight type."""
+    kernel, _, variant = stem.partition(".")
+    return f"{kernel}.{weight_type.lower()}" + (f".{variant}" if variant else "")
 
 
 def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every module: name -> (source stem, defines)."""
     modules = {stem: (stem, ()) for stem in PLAIN}
     for stem in TYPED:
-        modules |= {f"{stem}.{t.lower()}": (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
+        modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
     return modules
 
 

@@ -10,7 +10,8 @@ from ..recording import Buffer, Matrix
 from .repack import repack
 from .tensor import Tensor
 
-PIECE = 32 << 20  # bytes copied at once
+PIECE = 32 << 20   # bytes copied at once
+REPACK = 4 << 20   # bytes repacked at once: working memory is up to twelve times that
 
 
 def upload_vector(memory, tensor: Tensor) -> Buffer:
@@ -31,7 +32,7 @@ def upload_matrix(memory, tensor: Tensor, notice: Callable[[str], None] = lambda
     if tensor.type.native:
         kind, row_bytes, stream = tensor.type, tensor.row_bytes, tensor.pieces(PIECE)
     else:
-        packed = repack(tensor, PIECE)
+        packed = repack(tensor, REPACK)
         notice(packed.notice)
         kind, row_bytes, stream = packed.type, packed.row_bytes, iter(packed)
     pieces = allocate_rows(memory, tensor.name, tensor.rows, row_bytes)

@@ -24,6 +24,7 @@ class DeviceInfo:
     driver: str
     api: str
     uuid: bytes
+    cache_key: str  # names the pipeline cache: this device with this driver build
     memory: int
     subgroup: tuple[int, int, int]  # smallest, default, largest
     fp16: bool
@@ -34,11 +35,6 @@ class DeviceInfo:
     shared_memory: int
     missing: tuple[str, ...]
     handle: object = field(repr=False, compare=False, default=None)
-
-    @property
-    def cache_key(self) -> str:
-        """Names the pipeline cache: the same device with the same driver build."""
-        return f"{self.uuid.hex()}"
 
 
 def make_instance():
@@ -72,7 +68,8 @@ def examine(index: int, handle) -> DeviceInfo:
     return DeviceInfo(
         index, text(p.properties.deviceName), TYPES.get(p.properties.deviceType, "other"),
         f"{text(p12.driverName)} {text(p12.driverInfo)}".strip(), f"{version >> 22}.{version >> 12 & 1023}.{version & 4095}",
-        bytes(p11.deviceUUID), device_memory(handle), (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
+        bytes(p11.deviceUUID), f"{p.properties.vendorID:04x}-{p.properties.deviceID:04x}-{bytes(p.properties.pipelineCacheUUID).hex()}",
+        device_memory(handle), (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
         features["shaderFloat16"], "VK_KHR_shader_integer_dot_product" in extensions or version >> 12 >= (1 << 10) + 3,
         COOPERATIVE_MATRIX in extensions, p11.maxMemoryAllocationSize, limits.maxStorageBufferRange,
         limits.maxComputeSharedMemorySize, missing, handle)

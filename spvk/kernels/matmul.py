@@ -1,0 +1,56 @@
+"""Matrix product with fused dequantisation: y = x W^T, or y += x W^T.
+
+Two variants. `lanes` (class cpu): register tiles, a lane owns columns, x is spread by broadcasts. `tiles`
+(class scalar): tiles in shared memory, dequantised there. Sums over 8 elements are trees, the rest runs along
+k in order, so a row's result depends neither on the batch nor on the other rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..recording import Buffer, Dispatch, Matrix
+from ..shaders import typed
+from .checks import expect_bytes
+from .profile import Profile
+from .weights import expect_aligned, expect_matrix, piece_args
+
+TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp
+
+
+def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, rows: int,
+           accumulate: bool = False) -> list[Dispatch]:
+    """x [rows, w.k] float32, w [w.rows, w.k] -> y [rows, w.rows] float32; the first step.tokens rows.
+
+    One dispatch for each piece of w; with `accumulate` the product is added to y.
+    Raises ValueError when a buffer is too small, or when shaders cannot read w (type, row length).
+    """
+    expect_matrix("matmul", w)
+    expect_bytes("matmul", x=(x, 4 * rows * w.k), y=(y, 4 * rows * w.rows))
+    expect_aligned("matmul", x=x)
+    variant = lanes if profile.name == "cpu" else tiles
+    out = []
+    for first, n, buffer in w.pieces:
+        stem, groups, spec = variant(profile, rows, n)
+        args = dict(x=x, y=y, step_params=step, stride=w.rows, **piece_args(w, first, n, buffer))
+        out.append(Dispatch(typed(stem, w.type), groups, args, spec | {"ACCUMULATE": int(accumulate)},
+                            flops=2 * rows * n * w.k, split=int(groups[1] > groups[0])))
+    return out
+
+
+def lanes(profile: Profile, rows: int, n: int) -> tuple[str, tuple[int, int, int], dict[str, int]]:
+    """(source, workgroups, constants): tiles of up to 16 rows by 32 columns for 8 lanes."""
+    tile = next(t for t in (1, 2, 4, 8, 16) if t >= min(rows, 16))
+    wide = 4 if n > 2 * profile.local else 2
+    groups = (-(-n // (wide * profile.local)), -(-rows // tile), 1)
+    return "matmul.lanes", groups, {"LOCAL": profile.local, "ROWS": tile, "WIDE": wide}
+
+
+def tiles(profile: Profile, rows: int, n: int) -> tuple[str, tuple[int, int, int], dict[str, int]]:
+    """(source, workgroups, constants): workgroups of 256 threads for 64 rows by 128 columns."""
+    return "matmul.tiles", (-(-n // TILE_COLUMNS), -(-rows // TILE_ROWS), 1), {}
+
+
+def reference(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The same in float64: x [rows, k], dequantised weights [n, k] -> [rows, n]."""
+    return x.astype(np.float64) @ weights.astype(np.float64).T

@@ -1,0 +1,54 @@
+"""Matrix times one vector with fused dequantisation: y = W x, or y += W x. Decoding and the output head.
+
+Two variants. `lanes` (class cpu): a lane owns rows of W, x is spread by broadcasts, and sums are scaled instead
+of weights. `rows` (class scalar): a subgroup or part of one to a row, lanes across k.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..gguf.types import BY_NAME
+from ..recording import Buffer, Dispatch, Matrix
+from ..shaders import typed
+from .checks import expect_bytes
+from .profile import Profile
+from .weights import expect_aligned, expect_matrix, fold, piece_args
+
+WIDE = 4  # rows of W that a lane of matvec.lanes owns
+
+
+def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *, accumulate: bool = False) -> list[Dispatch]:
+    """x [w.k] float32, w [w.rows, w.k] -> y [w.rows] float32; with `accumulate` the product is added to y.
+
+    One dispatch for each piece of w.
+    Raises ValueError when a buffer is too small, or when shaders cannot read w (type, row length).
+    """
+    expect_matrix("matvec", w)
+    expect_bytes("matvec", x=(x, 4 * w.k), y=(y, 4 * w.rows))
+    expect_aligned("matvec", x=x)
+    stem, spec, rows = lanes(profile) if profile.name == "cpu" else across(profile, w)
+    spec = spec | {"LOCAL": profile.local, "ACCUMULATE": int(accumulate)}
+    out = []
+    for first, n, buffer in w.pieces:
+        width, height = fold(-(-n // rows))
+        args = dict(x=x, y=y, fold=width, **piece_args(w, first, n, buffer))
+        out.append(Dispatch(typed(stem, w.type), (width, height, 1), args, spec, flops=2 * n * w.k))
+    return out
+
+
+def lanes(profile: Profile) -> tuple[str, dict[str, int], int]:
+    """(source, constants, rows of W a workgroup)."""
+    return "matvec.lanes", {"WIDE": WIDE}, WIDE * profile.local
+
+
+def across(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:
+    """The same: as many lanes a row as the row has chunks to share, a power of two up to the subgroup."""
+    chunks = w.k // min(32, max(8, BY_NAME[w.type].block_elements))
+    count = min(profile.subgroup, 1 << (chunks.bit_length() - 1))
+    return "matvec.rows", {"LANES": count}, profile.local // count
+
+
+def reference(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The same in float64: x [k], dequantised weights [n, k] -> [n]."""
+    return weights.astype(np.float64) @ x.astype(np.float64)

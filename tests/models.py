@@ -1,0 +1,25 @@
+"""The fixture models and their exact outputs (float64 NumPy on the dequantised weights)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+FIXTURES = Path(__file__).parent / "fixtures"
+DRAFT = FIXTURES / "trained" / "pair-draft-Q4_K_M.gguf"
+TARGET = FIXTURES / "trained" / "pair-target-Q4_K_M.gguf"
+TINY = FIXTURES / "qwen35" / "tiny-draft-Q4_K_M.gguf"
+MIXED = FIXTURES / "qwen35" / "tiny-draft-mixed.gguf"
+
+
+@lru_cache(maxsize=None)
+def exact(path: Path) -> dict[str, np.ndarray]:
+    """The .npz beside a model: case/name -> array."""
+    with np.load(path.with_suffix(".npz")) as z:
+        return {k: z[k] for k in z.files}
+
+
+def cases(path: Path) -> list[str]:
+    return sorted({k.split("/")[0] for k in exact(path)})
