@@ -23,8 +23,7 @@ void main() {
     if (token >= n) return;
     uint64_t row_at = row_address(w, token, row_bytes);
     for (uint e = gl_LocalInvocationID.x * CHUNK; e < k; e += gl_WorkGroupSize.x * CHUNK) {
-        uint64_t at = row_at + uint64_t(e / BLOCK) * BLOCK_BYTES;
-        Chunk chunk = open_chunk(open_block(at), at, (e % BLOCK) / CHUNK);
+        Chunk chunk = chunk_at(row_at, e);
         STEP_LOOP for (uint h = 0; h < CHUNK / 8; h++) {
             float v[8];
             weights8(chunk, h, v);

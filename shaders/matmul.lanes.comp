@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // y (+)= x W^T: register tiles of ROWS rows by LOCAL * WIDE columns. A lane owns columns; it reads their
-// weights and its share of x, which is spread by broadcasts. One subgroup a workgroup suits software drivers.
+// weights and its share of x, which is spread by shuffles. One subgroup a workgroup suits software drivers.
 #include "include/common.glsl"
 #include "include/weight.glsl"
 layout(local_size_x = 8, local_size_x_id = 0) in;
@@ -22,6 +22,25 @@ layout(push_constant, scalar) uniform Push {
     uint first;   // column of y that row 0 of w goes to
 };
 
+// Eight elements of k: ROWS x WIDE sums of eight products each. Shuffles, not broadcasts: to broadcast,
+// Mesa 22 searches for the first active lane in a loop.
+void step8(Chunk chunk[WIDE], uint h, uint64_t x_at[GROUPS], uint offset, inout float acc[ROWS][WIDE]) {
+    float v[WIDE][8];
+    [[unroll]] for (int j = 0; j < WIDE; j++) weights8(chunk[j], h, v[j]);
+    [[unroll]] for (int i = 0; i < GROUPS; i++) {
+        u64vec4 own = InU64x4(x_at[i] + offset).v[0];
+        [[unroll]] for (int p = 0; p < min(ROWS, 8); p++) {
+            vec2 s[4];
+            [[unroll]] for (int t = 0; t < 4; t++) s[t] = subgroupShuffle(unpack_f32x2(own[t]), p);
+            [[unroll]] for (int j = 0; j < WIDE; j++)
+                acc[8 * i + p][j] += ((s[0].x * v[j][0] + s[0].y * v[j][1])
+                                      + (s[1].x * v[j][2] + s[1].y * v[j][3]))
+                                     + ((s[2].x * v[j][4] + s[2].y * v[j][5])
+                                        + (s[3].x * v[j][6] + s[3].y * v[j][7]));
+        }
+    }
+}
+
 void main() {
     uint row0 = gl_WorkGroupID.y * ROWS, tokens = step_params.tokens;
     if (row0 >= tokens) return;
@@ -39,26 +58,15 @@ void main() {
     for (uint b = 0; b < k / BLOCK; b++) {
         Block block[WIDE];
         [[unroll]] for (int j = 0; j < WIDE; j++) block[j] = open_block(w_at[j]);
-        CHUNK_LOOP for (uint c = 0; c < BLOCK / CHUNK; c++) {
-            Chunk chunk[WIDE];
-            [[unroll]] for (int j = 0; j < WIDE; j++) chunk[j] = open_chunk(block[j], w_at[j], c);
-            STEP_LOOP for (uint h = 0; h < CHUNK / 8; h++) {
-                float v[WIDE][8];
-                [[unroll]] for (int j = 0; j < WIDE; j++) weights8(chunk[j], h, v[j]);
-                uint offset = 4 * (b * BLOCK + c * CHUNK + h * 8);
-                [[unroll]] for (int i = 0; i < GROUPS; i++) {
-                    u64vec4 own = InU64x4(x_at[i] + offset).v[0];
-                    [[unroll]] for (int p = 0; p < min(ROWS, 8); p++) {
-                        vec2 s[4];
-                        [[unroll]] for (int t = 0; t < 4; t++)
-                            s[t] = subgroupBroadcast(unpack_f32x2(own[t]), p);
-                        [[unroll]] for (int j = 0; j < WIDE; j++)
-                            acc[8 * i + p][j] += ((s[0].x * v[j][0] + s[0].y * v[j][1])
-                                                  + (s[1].x * v[j][2] + s[1].y * v[j][3]))
-                                                 + ((s[2].x * v[j][4] + s[2].y * v[j][5])
-                                                    + (s[3].x * v[j][6] + s[3].y * v[j][7]));
-                    }
-                }
+        UNIT_LOOP for (uint u = 0; u < BLOCK / UNIT; u++) {
+            Unit unit[WIDE];
+            [[unroll]] for (int j = 0; j < WIDE; j++) unit[j] = open_unit(block[j], w_at[j], u);
+            CHUNK_LOOP for (uint c = 0; c < UNIT / CHUNK; c++) {
+                Chunk chunk[WIDE];
+                [[unroll]] for (int j = 0; j < WIDE; j++)
+                    chunk[j] = open_chunk(block[j], unit[j], u * (UNIT / CHUNK) + c);
+                STEP_LOOP for (uint h = 0; h < CHUNK / 8; h++)
+                    step8(chunk, h, x_at, 4 * (b * BLOCK + u * UNIT + c * CHUNK + h * 8), acc);
             }
         }
         [[unroll]] for (int j = 0; j < WIDE; j++) w_at[j] += BLOCK_BYTES;

@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y (+)= x W^T for GPUs: a workgroup makes 64 rows by 128 columns; 32 elements of k at a time go through shared
-// memory (half of the threads dequantise weights, the other half read x), and a thread keeps 4 x 8 sums.
+// y (+)= x W^T for GPUs: a workgroup makes 64 rows by 128 columns; 32 elements of k at a time go through
+// shared memory (half of the threads dequantise weights, the other half read x), a thread keeps 4 x 8 sums.
 #include "include/common.glsl"
 #include "include/weight.glsl"
 layout(local_size_x = 256) in;
@@ -25,13 +25,12 @@ shared vec4 w_tile[DEPTH][COLUMNS / 4 + 1];
 
 // Weights k0 to k0 + 31 of one row of w to a column of w_tile; zeros past the end of k.
 void load_weights(uint64_t row_at, uint column, uint k0) {
-    [[unroll]] for (uint part = 0; part < DEPTH; part += CHUNK) {
+    for (uint part = 0; part < DEPTH; part += CHUNK) {
         uint e = k0 + part;
-        uint64_t at = row_at + uint64_t(e / BLOCK) * BLOCK_BYTES;
         bool inside = e < k;
         Chunk chunk;
-        if (inside) chunk = open_chunk(open_block(at), at, (e % BLOCK) / CHUNK);
-        [[unroll]] for (uint h = 0; h < CHUNK / 8; h++) {
+        if (inside) chunk = chunk_at(row_at, e);
+        for (uint h = 0; h < CHUNK / 8; h++) {
             float v[8];
             if (inside) weights8(chunk, h, v);
             [[unroll]] for (uint t = 0; t < 8; t++)
@@ -69,7 +68,7 @@ void main() {
         if (id < 128) load_weights(w_at, half_id, k0);
         else load_x(x_at, half_id >> 1, 16 * (half_id & 1u), k0);
         barrier();
-        [[unroll]] for (uint e = 0; e < DEPTH; e++) {
+        for (uint e = 0; e < DEPTH; e++) {
             vec4 a = x_tile[e][tile_x], b = w_tile[e][tile_w], c = w_tile[e][tile_w + 16];
             [[unroll]] for (int r = 0; r < 4; r++) {
                 acc[r][0] += a[r] * b;

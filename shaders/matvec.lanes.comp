@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y (+)= W x for one x: a lane owns WIDE rows of w, LOCAL apart; x is spread over the lanes by broadcasts.
+// y (+)= W x for one x: a lane owns WIDE rows of w, LOCAL apart; x is spread over the lanes by shuffles.
 // Quants are multiplied before they are scaled: scale * sum(q x) + offset * sum(x), for each 16 or 8.
 #include "include/common.glsl"
 #include "include/weight.glsl"
@@ -19,12 +19,39 @@ layout(push_constant, scalar) uniform Push {
     uint fold;   // workgroups on the x axis
 };
 
+// acc += chunk . x. Shuffles, not broadcasts: Mesa 22 looks for the first active lane in a loop to broadcast.
+void add_chunk(Chunk chunk[WIDE], uint64_t x_at, inout float acc[WIDE]) {
+    float own[CHUNK / 8];  // each of eight lanes reads an eighth
+#if CHUNK == 32
+    u64vec2 words = InU64x2(x_at).v[0];
+    [[unroll]] for (int t = 0; t < 4; t++) own[t] = unpack_f32x2(words[t >> 1])[t & 1];
+#else
+    own[0] = InF32(x_at).v[0];
+#endif
+    [[unroll]] for (int h = 0; h < CHUNK / 8; h++) {
+        float v[8];
+        [[unroll]] for (int t = 0; t < 8; t++) {
+            int e = 8 * h + t;
+            v[t] = subgroupShuffle(own[e % (CHUNK / 8)], e / (CHUNK / 8));
+        }
+        float sum = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+        [[unroll]] for (int j = 0; j < WIDE; j++) {
+            float q[8];
+            quants8(chunk[j], h, q);
+            vec2 s = scale8(chunk[j], h);
+            float dots = ((q[0] * v[0] + q[1] * v[1]) + (q[2] * v[2] + q[3] * v[3]))
+                         + ((q[4] * v[4] + q[5] * v[5]) + (q[6] * v[6] + q[7] * v[7]));
+            acc[j] += s.x * dots + s.y * sum;
+        }
+    }
+}
+
 void main() {
-    uint row0 = (gl_WorkGroupID.y * fold + gl_WorkGroupID.x) * gl_WorkGroupSize.x * WIDE + gl_LocalInvocationID.x;
+    uint group = gl_WorkGroupID.y * fold + gl_WorkGroupID.x;
+    uint row0 = group * gl_WorkGroupSize.x * WIDE + gl_LocalInvocationID.x;
     uint64_t at[WIDE];
     [[unroll]] for (int j = 0; j < WIDE; j++)
         at[j] = row_address(w, min(row0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
-    // Each lane of eight reads an eighth of the chunk's part of x.
     uint64_t x_at = uint64_t(x) + (gl_SubgroupInvocationID & 7u) * (CHUNK / 2);
     float acc[WIDE];
     [[unroll]] for (int j = 0; j < WIDE; j++) acc[j] = 0.0;
@@ -32,27 +59,15 @@ void main() {
     for (uint b = 0; b < k / BLOCK; b++) {
         Block block[WIDE];
         [[unroll]] for (int j = 0; j < WIDE; j++) block[j] = open_block(at[j]);
-        CHUNK_LOOP for (uint c = 0; c < BLOCK / CHUNK; c++) {
-            Chunk chunk[WIDE];
-            [[unroll]] for (int j = 0; j < WIDE; j++) chunk[j] = open_chunk(block[j], at[j], c);
-            float own[CHUNK / 8];
-            [[unroll]] for (int t = 0; t < CHUNK / 8; t++) own[t] = InF32(x_at).v[t];
-            x_at += 4 * CHUNK;
-            [[unroll]] for (int h = 0; h < CHUNK / 8; h++) {
-                float u[8];
-                [[unroll]] for (int t = 0; t < 8; t++) {
-                    uint e = 8 * h + t;
-                    u[t] = subgroupBroadcast(own[e % (CHUNK / 8)], e / (CHUNK / 8));
-                }
-                float sum = ((u[0] + u[1]) + (u[2] + u[3])) + ((u[4] + u[5]) + (u[6] + u[7]));
-                [[unroll]] for (int j = 0; j < WIDE; j++) {
-                    float q[8];
-                    quants8(chunk[j], h, q);
-                    vec2 s = scale8(chunk[j], h);
-                    float dots = ((q[0] * u[0] + q[1] * u[1]) + (q[2] * u[2] + q[3] * u[3]))
-                                 + ((q[4] * u[4] + q[5] * u[5]) + (q[6] * u[6] + q[7] * u[7]));
-                    acc[j] += s.x * dots + s.y * sum;
-                }
+        UNIT_LOOP for (uint u = 0; u < BLOCK / UNIT; u++) {
+            Unit unit[WIDE];
+            [[unroll]] for (int j = 0; j < WIDE; j++) unit[j] = open_unit(block[j], at[j], u);
+            CHUNK_LOOP for (uint c = 0; c < UNIT / CHUNK; c++) {
+                Chunk chunk[WIDE];
+                [[unroll]] for (int j = 0; j < WIDE; j++)
+                    chunk[j] = open_chunk(block[j], unit[j], u * (UNIT / CHUNK) + c);
+                add_chunk(chunk, x_at, acc);
+                x_at += 4 * CHUNK;
             }
         }
         [[unroll]] for (int j = 0; j < WIDE; j++) at[j] += BLOCK_BYTES;

@@ -19,13 +19,12 @@ layout(push_constant, scalar) uniform Push {
 };
 
 void main() {
-    uint lane = gl_LocalInvocationID.x % LANES;
-    uint row = ((gl_WorkGroupID.y * fold + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x) / LANES;
+    uint group = gl_WorkGroupID.y * fold + gl_WorkGroupID.x, lane = gl_LocalInvocationID.x % LANES;
+    uint row = (group * gl_WorkGroupSize.x + gl_LocalInvocationID.x) / LANES;
     uint64_t row_at = row_address(w, min(row, n - 1), row_bytes);  // every lane stays for the shuffles
     float acc = 0.0;
     for (uint e = lane * CHUNK; e < k; e += LANES * CHUNK) {
-        uint64_t at = row_at + uint64_t(e / BLOCK) * BLOCK_BYTES;
-        Chunk chunk = open_chunk(open_block(at), at, (e % BLOCK) / CHUNK);
+        Chunk chunk = chunk_at(row_at, e);
         [[unroll]] for (int h = 0; h < CHUNK / 8; h++) {
             float v[8], u[8];
             weights8(chunk, h, v);

@@ -102,6 +102,18 @@ def devices():
     show.print_devices()
 
 
+@cli.command()
+@click.argument("size")
+@click.argument("out", type=MODEL_PATH, metavar="OUT.gguf")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="The same seed gives the same file.")
+@click.option("--weights", default="q4k", show_default=True, metavar="q4k|f16|f32", help="Type of the matrices.")
+def synth(size, out, seed, weights):
+    """Write a model with random weights, to measure speed with: SIZE is 0.8b, 4b, tiny-draft or tiny-target."""
+    from . import synth
+
+    synth.run(size, out, seed=seed, weights=weights)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Entry point: exit status 2 and one line on standard error for anything that the user can mend."""
     try:

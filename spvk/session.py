@@ -7,7 +7,7 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .errors import SpvkError
-from .kernels import argmax, matvec, rms_norm, step as step_params
+from .kernels import argmax, matvec, top_k, step as step_params
 from .model import Model
 from .models.builder import F32, Builder, Capture, lay_out, score_bytes
 from .recording import Buffer, Recording
@@ -22,7 +22,7 @@ def session_bytes(model: Model, context: int, batch: int, capture: Capture) -> d
     c, arch = model.config, model.architecture
     work, _ = lay_out("work", arch.scratch_phases(c, batch))
     return {"x": F32 * batch * c.width, "h": F32 * batch * c.width, "work": work.nbytes,
-            "logits": F32 * c.vocabulary, "argmax_scratch": argmax.scratch_bytes(c.vocabulary), "phases": 4 * c.attention.rotary,
+            "logits": F32 * c.vocabulary, "argmax_scratch": top_k.scratch_bytes(), "phases": 4 * c.attention.rotary,
             **arch.cache_bytes(c, context),
             **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture)}
 
@@ -50,7 +50,7 @@ class Session:
         self.buffers = {name: Buffer(name, n) for name, n in {**sizes, **host}.items()}
         root, ranges = lay_out("work", model.architecture.scratch_phases(model.config, self.batch))
         self.buffers |= {"work": root, **ranges}
-        self.memory = Memory(model.device)
+        self.memory = Memory(model.device, borrowed=model.memory)
         self.memory.allocate(*(self.buffers[n] for n in host), host=True)
         self.memory.allocate(*(self.buffers[n] for n in sizes))
         self.memory.upload(self.buffers["phases"], model.architecture.phases(model.file, model.config))

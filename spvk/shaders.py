@@ -23,7 +23,8 @@ WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q
                 "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
 
 # Sources compiled once.
-PLAIN = ("rms_norm",)
+PLAIN = ("rms_norm", "gated_delta", "conv_silu", "gated_norm", "swiglu", "chunk_max", "top_k", "take_row",
+         "norm_rope_store", "attention", "score_stats", "score_rows", "score_max", "score_accumulate")
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")

@@ -1,9 +1,11 @@
 // Weights as GGML stores them. The define TYPE_<NAME> selects types/<name>.glsl, the one place that knows
-// the type's layout. A kernel walks a row by blocks, a block by chunks, a chunk by 8 elements:
+// the type's layout. A row is walked by blocks, a block by units, a unit by chunks, a chunk by 8 elements:
 //   BLOCK, BLOCK_BYTES            elements and bytes of a block
+//   UNIT                          elements of a unit: what shares bytes, so that no byte is read twice
 //   CHUNK                         elements of a chunk: 32, or 8 for plain floats
-//   Block open_block(at)          what the chunks of the block at this address share (its scales)
-//   Chunk open_chunk(b, at, c)    chunk c of it, in registers
+//   Block open_block(at)          what is read once for the block at this address (its scales)
+//   Unit open_unit(b, at, u)      unit u of the block, as stored
+//   Chunk open_chunk(b, unit, c)  chunk c of the block, which lies in this unit
 //   quants8(chunk, h, q)          elements 8h to 8h + 7 of the chunk, before scaling
 //   scale8(chunk, h)              their (scale, offset): weight = scale * q + offset
 // Addresses are in bytes; a matrix starts at a multiple of 16.
@@ -39,9 +41,13 @@
 #include "types/iq4_xs.glsl"
 #endif
 
-// A loop over the chunks or steps of something must not be unrolled (its body would leave the CPU's
-// instruction cache) unless it runs once.
-#if BLOCK == CHUNK
+// Loops over parts stay loops, or their bodies would leave the CPU's instruction cache, unless they run once.
+#if BLOCK == UNIT
+#define UNIT_LOOP [[unroll]]
+#else
+#define UNIT_LOOP [[dont_unroll]]
+#endif
+#if UNIT == CHUNK
 #define CHUNK_LOOP [[unroll]]
 #else
 #define CHUNK_LOOP [[dont_unroll]]
@@ -61,4 +67,11 @@ void weights8(Chunk chunk, uint h, out float w[8]) {
     quants8(chunk, h, q);
     vec2 s = scale8(chunk, h);
     [[unroll]] for (int t = 0; t < 8; t++) w[t] = q[t] * s.x + s.y;
+}
+
+// The chunk that starts at element e of a row, for kernels that do not walk rows in order.
+Chunk chunk_at(uint64_t row_at, uint e) {
+    uint64_t at = row_at + uint64_t(e / BLOCK) * BLOCK_BYTES;
+    Block block = open_block(at);
+    return open_chunk(block, open_unit(block, at, (e % BLOCK) / UNIT), (e % BLOCK) / CHUNK);
 }

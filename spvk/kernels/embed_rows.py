@@ -11,7 +11,8 @@ from .profile import Profile
 from .weights import expect_matrix, piece_args
 
 
-def embed_rows(profile: Profile, tokens: Buffer, w: Matrix, y: Buffer, step: Buffer, *, rows: int) -> list[Dispatch]:
+def embed_rows(profile: Profile, tokens: Buffer, w: Matrix, y: Buffer, step: Buffer, *,
+               rows: int) -> list[Dispatch]:
     """tokens [rows] uint32, w [w.rows, w.k] -> y [rows, w.k] float32; the first step.tokens rows.
 
     One dispatch for each piece of w, which writes the rows whose token it holds. The caller checks tokens: a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .checks import expect_multiple
+from .profile import Profile
 
 MAX_DIM = 256        # floats of a head
 MAX_INDEX = 2**31    # elements of one buffer: shaders index with 32 bits
@@ -14,5 +15,16 @@ def expect_heads(kernel: str, heads: int, kv_heads: int, dim: int, context: int,
     if not 0 < dim <= MAX_DIM:
         raise ValueError(f"{kernel}: dim is {dim}, expected 8 to {MAX_DIM}")
     if context < 1 or max(kv_heads * dim * context, heads * context, 2 * rows * heads * dim) >= MAX_INDEX:
-        raise ValueError(f"{kernel}: {kv_heads} KV heads of {dim} by context {context}, {rows} rows of {heads} heads: "
-                         f"expected fewer than {MAX_INDEX} elements a buffer")
+        raise ValueError(f"{kernel}: {kv_heads} KV heads of {dim} by context {context}, {rows} rows of {heads} "
+                         f"heads: expected fewer than {MAX_INDEX} elements a buffer")
+
+
+def tile_spec(profile: Profile, rows: int, dim: int) -> dict[str, int]:
+    """Specialisation constants of shaders/include/qk_tile.glsl for a tile of `rows` query rows.
+
+    A software driver is fastest with one subgroup a workgroup, queries in private memory and rolled loops;
+    a GPU wants constant indices.
+    """
+    cpu = profile.name == "cpu"
+    return {"LOCAL": profile.subgroup, "ROWS": rows, "QUADS": dim // 4, "STAGED": int(cpu),
+            "CHUNK": 1 if cpu else rows}

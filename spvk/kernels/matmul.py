@@ -1,8 +1,12 @@
 """Matrix product with fused dequantisation: y = x W^T, or y += x W^T.
 
-Two variants. `lanes` (class cpu): register tiles, a lane owns columns, x is spread by broadcasts. `tiles`
+Two variants. `lanes` (class cpu): register tiles, a lane owns columns, x is spread by shuffles. `tiles`
 (class scalar): tiles in shared memory, dequantised there. Sums over 8 elements are trees, the rest runs along
 k in order, so a row's result depends neither on the batch nor on the other rows.
+
+Measured on lavapipe: Mesa 22 loads lane by lane in a loop, so tiles there are as large as compile time allows
+(32 x 8 is a quarter faster than 16 x 8, but takes 2.5 s to compile); subgroupBroadcast costs it as much as a
+load, a shuffle by a constant next to nothing. Mesa 25 gains 5 % from 16 x 8 over 16 x 4.
 """
 
 from __future__ import annotations
@@ -12,42 +16,51 @@ import numpy as np
 from ..recording import Buffer, Dispatch, Matrix
 from ..shaders import typed
 from .checks import expect_bytes
+from .matvec import matvec
 from .profile import Profile
 from .weights import expect_aligned, expect_matrix, piece_args
 
 TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp
+Variant = tuple[str, tuple[int, int, int], dict[str, int]]  # source, workgroups, constants
 
 
 def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, rows: int,
            accumulate: bool = False) -> list[Dispatch]:
     """x [rows, w.k] float32, w [w.rows, w.k] -> y [rows, w.rows] float32; the first step.tokens rows.
 
-    One dispatch for each piece of w; with `accumulate` the product is added to y.
+    One dispatch for each piece of w; with `accumulate` the product is added to y. A batch of one row is
+    left to matvec, and computed whatever step.tokens is.
     Raises ValueError when a buffer is too small, or when shaders cannot read w (type, row length).
     """
     expect_matrix("matmul", w)
     expect_bytes("matmul", x=(x, 4 * rows * w.k), y=(y, 4 * rows * w.rows))
     expect_aligned("matmul", x=x)
+    if rows == 1:
+        return matvec(profile, x, w, y, accumulate=accumulate)
     variant = lanes if profile.name == "cpu" else tiles
     out = []
     for first, n, buffer in w.pieces:
-        stem, groups, spec = variant(profile, rows, n)
+        stem, groups, spec = variant(profile, w.type, rows, n)
         args = dict(x=x, y=y, step_params=step, stride=w.rows, **piece_args(w, first, n, buffer))
         out.append(Dispatch(typed(stem, w.type), groups, args, spec | {"ACCUMULATE": int(accumulate)},
                             flops=2 * rows * n * w.k, split=int(groups[1] > groups[0])))
     return out
 
 
-def lanes(profile: Profile, rows: int, n: int) -> tuple[str, tuple[int, int, int], dict[str, int]]:
-    """(source, workgroups, constants): tiles of up to 16 rows by 32 columns for 8 lanes."""
-    tile = next(t for t in (1, 2, 4, 8, 16) if t >= min(rows, 16))
-    wide = 4 if n > 2 * profile.local else 2
+def lanes(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
+    """Tiles of up to 16 rows by 8 columns a lane, for float32 of 32 by 4.
+
+    Weights in four bytes cost as many loads as x, so their tile is nearer to a square.
+    """
+    most_rows, most_wide = (32, 4) if weight_type == "F32" else (16, 8)
+    tile = next(t for t in (2, 4, 8, 16, 32) if t >= min(rows, most_rows))
+    wide = next(t for t in (2, 4, 8) if t * profile.local >= min(n, most_wide * profile.local))
     groups = (-(-n // (wide * profile.local)), -(-rows // tile), 1)
     return "matmul.lanes", groups, {"LOCAL": profile.local, "ROWS": tile, "WIDE": wide}
 
 
-def tiles(profile: Profile, rows: int, n: int) -> tuple[str, tuple[int, int, int], dict[str, int]]:
-    """(source, workgroups, constants): workgroups of 256 threads for 64 rows by 128 columns."""
+def tiles(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
+    """Workgroups of 256 threads for 64 rows by 128 columns."""
     return "matmul.tiles", (-(-n // TILE_COLUMNS), -(-rows // TILE_ROWS), 1), {}
 
 

@@ -1,7 +1,7 @@
 """Matrix times one vector with fused dequantisation: y = W x, or y += W x. Decoding and the output head.
 
-Two variants. `lanes` (class cpu): a lane owns rows of W, x is spread by broadcasts, and sums are scaled instead
-of weights. `rows` (class scalar): a subgroup or part of one to a row, lanes across k.
+Two variants. `lanes` (class cpu): a lane owns rows of W, x is spread by shuffles, and sums are scaled
+instead of weights. `rows` (class scalar): a subgroup or part of one to a row, lanes across k.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from .checks import expect_bytes
 from .profile import Profile
 from .weights import expect_aligned, expect_matrix, fold, piece_args
 
-WIDE = 4  # rows of W that a lane of matvec.lanes owns
 
-
-def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *, accumulate: bool = False) -> list[Dispatch]:
+def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *,
+           accumulate: bool = False) -> list[Dispatch]:
     """x [w.k] float32, w [w.rows, w.k] -> y [w.rows] float32; with `accumulate` the product is added to y.
 
     One dispatch for each piece of w.
@@ -27,7 +26,7 @@ def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *, accumulate: boo
     expect_matrix("matvec", w)
     expect_bytes("matvec", x=(x, 4 * w.k), y=(y, 4 * w.rows))
     expect_aligned("matvec", x=x)
-    stem, spec, rows = lanes(profile) if profile.name == "cpu" else across(profile, w)
+    stem, spec, rows = (lanes if profile.name == "cpu" else across)(profile, w)
     spec = spec | {"LOCAL": profile.local, "ACCUMULATE": int(accumulate)}
     out = []
     for first, n, buffer in w.pieces:
@@ -37,9 +36,10 @@ def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *, accumulate: boo
     return out
 
 
-def lanes(profile: Profile) -> tuple[str, dict[str, int], int]:
-    """(source, constants, rows of W a workgroup)."""
-    return "matvec.lanes", {"WIDE": WIDE}, WIDE * profile.local
+def lanes(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:
+    """(source, constants, rows of W a workgroup): many rows a lane, unless few workgroups would be left."""
+    wide = 8 if w.rows >= 64 * profile.local else 2
+    return "matvec.lanes", {"WIDE": wide}, wide * profile.local
 
 
 def across(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:

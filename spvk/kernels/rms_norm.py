@@ -5,19 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from ..recording import Buffer, Dispatch
-from .checks import expect_bytes
+from .checks import expect_bytes, expect_multiple
 from .profile import Profile
 
 
 def rms_norm(profile: Profile, x: Buffer, weight: Buffer, y: Buffer, step: Buffer, *, rows: int, n: int,
-             eps: float) -> Dispatch:
+             eps: float, last: bool = False) -> Dispatch:
     """x [rows, n] float32, weight [n] float32 -> y [rows, n] float32; the first step.tokens rows.
 
-    Raises ValueError when a buffer is too small for its shape.
+    With `last` only row step.tokens - 1 is done, and y is [n]: what the output head needs of a prompt.
+    Raises ValueError when a buffer is too small for its shape, or unaligned.
     """
-    expect_bytes("rms_norm", x=(x, 4 * rows * n), weight=(weight, 4 * n), y=(y, 4 * rows * n))
-    return Dispatch("rms_norm", (rows, 1, 1), dict(x=x, weight=weight, y=y, step_params=step, n=n, eps=eps),
-                    {"LOCAL": profile.local}, flops=4 * rows * n)
+    out_rows = 1 if last else rows
+    expect_bytes("rms_norm", x=(x, 4 * rows * n), weight=(weight, 4 * n), y=(y, 4 * out_rows * n))
+    if n % 2 == 0:  # two values a load
+        expect_multiple("rms_norm", x_offset=(x.offset, 8), weight_offset=(weight.offset, 8),
+                        y_offset=(y.offset, 8))
+    args = dict(x=x, weight=weight, y=y, step_params=step, n=n, last=int(last), eps=eps)
+    return Dispatch("rms_norm", (out_rows, 1, 1), args, {"LOCAL": profile.local}, flops=4 * out_rows * n)
 
 
 def reference(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What the kernels that read weights share: checks of a Matrix, the push constants of a piece, folded grids."""
+"""What the kernels that read weights share: checks of a Matrix, a piece's push constants, folded grids."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from .checks import expect_multiple
 
 
 def expect_matrix(kernel: str, w: Matrix) -> None:
-    """Raise ValueError unless shaders can read `w`: its type, row length and stride, and the pieces' alignment."""
+    """Raise ValueError unless shaders can read `w`: type, row length and stride, the pieces' alignment."""
     if w.type not in WEIGHT_TYPES:
         raise ValueError(f"{kernel}: {w.name} is {w.type}, expected one of {', '.join(WEIGHT_TYPES)}")
     kind = BY_NAME[w.type]
     expect_multiple(kernel, **{f"k of {w.name} ({w.type})": (w.k, max(8, kind.block_elements))})
     if w.row_bytes != kind.row_bytes(w.k):
-        raise ValueError(f"{kernel}: {w.name} has rows of {w.row_bytes} bytes, expected {kind.row_bytes(w.k)}")
+        raise ValueError(f"{kernel}: {w.name} has rows of {w.row_bytes} bytes, "
+                         f"expected {kind.row_bytes(w.k)}")
     for first, rows, buffer in w.pieces:
         if buffer.nbytes < rows * w.row_bytes:
-            raise ValueError(f"{kernel}: {w.name} has {buffer.nbytes} bytes for rows {first} to {first + rows}, "
-                             f"expected at least {rows * w.row_bytes}")
+            raise ValueError(f"{kernel}: {w.name} has {buffer.nbytes} bytes for rows {first} to "
+                             f"{first + rows}, expected at least {rows * w.row_bytes}")
         expect_multiple(kernel, **{f"offset of {w.name}": (buffer.offset, 16)})
 
 

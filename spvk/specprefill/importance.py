@@ -5,6 +5,7 @@ Everything is float64, so that scores do not depend on how the device batched it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -54,14 +55,16 @@ def require_finite_layers(bad: Sequence[bool] | NDArray, layers: Sequence[str]) 
 
 
 def reduce_rows(
-    steps: Sequence[ArrayLike], n: int, layers: Sequence[str] | None = None
+    steps: Sequence[ArrayLike], n: int, layers: Sequence[str] | None = None, *,
+    softmax: str = "all", width: int = 1,
 ) -> NDArray[np.float64]:
     """Importance [n]: maximum over heads, then over attention layers, then mean over the rows.
 
     `steps` holds one softmax row a step, float [layers, heads, keys] with keys >= `n`; the keys beyond the
     prompt (the generated tokens) take part in the softmax but get no score. `layers` names the layers in the
     error (SpvkError) that NaN or inf raise. The NumPy twin of the device's fused score row.
-    Algorithm: Speculative Prefill (arXiv 2502.02789), without its smoothing.
+    `softmax` "prompt" takes the softmax over the prompt's keys alone, `width` is that of `pool`, over each
+    head's row before the maximum: with both, this is Speculative Prefill (arXiv 2502.02789) as published.
     """
     if not steps:
         raise ValueError("no attention rows")
@@ -70,6 +73,7 @@ def reduce_rows(
         rows = np.asarray(rows, dtype=np.float64)[:, :, :n]
         for i, layer in enumerate(rows):
             require_finite(layer, layers[i] if layers else f"attention layer {i}")
+        rows = pool(over_prompt(rows) if softmax == "prompt" else rows, width)
         total += rows.max(axis=1).max(axis=0)
     return total / len(steps)
 
@@ -92,11 +96,56 @@ def join(windows: Sequence[Window], scores: Sequence[ArrayLike]) -> NDArray[np.f
     return np.concatenate(parts)
 
 
-def normalise(scores: ArrayLike) -> NDArray[np.float64]:
-    """Min-max: [n] onto [0, 1]. Equal scores all become 1: no token is worth less than another."""
+def over_prompt(rows: ArrayLike) -> NDArray[np.float64]:
+    """Softmax rows [..., keys], cut to the prompt's keys, as if the softmax had been over these alone.
+
+    A row with nothing left on the prompt stays zero.
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    total = values.sum(axis=-1, keepdims=True)
+    return np.divide(values, total, out=np.zeros_like(values), where=total > 0)
+
+
+def pool(scores: ArrayLike, width: int) -> NDArray[np.float64]:
+    """Average over `width` (odd) neighbouring positions of [..., n]; 1 changes nothing.
+
+    Beyond both ends lie zeros that count, as in the paper: the first and last `width // 2` scores are lower.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    n, total = values.shape[-1], np.zeros_like(values)
+    reach = min(width // 2, n - 1)
+    # Whole shifted rows in one order: the sums are the same on every machine.
+    for shift in range(-reach, reach + 1):
+        to, source = slice(max(0, -shift), n - max(0, shift)), slice(max(0, shift), n - max(0, -shift))
+        total[..., to] += values[..., source]
+    return total / width
+
+
+def normalise(scores: ArrayLike, how: str = "minmax") -> NDArray[np.float64]:
+    """Scores [n] on a scale of their own, none negative. Equal scores all become 1: none is worth less.
+
+    `minmax`: onto [0, 1]. `percentile`: the same between the 1st and the 99th percentile, so that a lone
+    attention sink does not flatten all the rest; what lies outside becomes 0 or 1. `zscore`: standard
+    deviations above the mean; what lies below it becomes 0 and takes no part in the mass.
+    """
     values = as_scores(scores, "importance")
+    if values.min() == values.max():
+        return np.ones_like(values)
+    if how == "zscore":
+        return _above_mean(values)
     low, high = values.min(), values.max()
-    return np.ones_like(values) if low == high else (values - low) / (high - low)
+    if how == "percentile":
+        p1, p99 = np.percentile(values, (1, 99))
+        if p1 < p99:  # else all but a hundredth of the scores are equal
+            return np.clip((values - p1) / (p99 - p1), 0.0, 1.0)
+    return (values - low) / (high - low)
+
+
+def _above_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    mean = math.fsum(values.tolist()) / values.size  # correctly rounded: the same on every machine
+    away = values - mean
+    deviation = math.sqrt(math.fsum((away * away).tolist()) / values.size)
+    return np.maximum(0.0, away / deviation)
 
 
 def boost(scores: ArrayLike, settings: Settings) -> NDArray[np.float64]:

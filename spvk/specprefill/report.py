@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from spvk.specprefill.decide import Decision
+from spvk.specprefill.protect import Structure
 from spvk.specprefill.selection import Selection
 from spvk.specprefill.settings import Settings
 
@@ -49,14 +51,18 @@ def report_dict(
     target: Any,
     draft: Any,
     device: Any,
+    decision: Decision | None = None,
+    structure: Structure | None = None,
 ) -> dict[str, Any]:
     """The report as plain JSON values, keys in the order they are documented.
 
     `tokens` are the answer's token ids and `text` the answer; `target`, `draft` and `device` are what the
     caller knows of them (a name or a mapping of plain values; `draft` None without one) and pass unchanged.
+    With a `decision` its status is the report's, and `reason` and `numbers` follow at the end; with a
+    `structure` so do its `protected_spans`, [start, end, reason] each.
     """
-    return {
-        "status": status_of(selection, settings),
+    report = {
+        "status": decision.status if decision is not None else status_of(selection, settings),
         "prompt_tokens": selection.prompt_tokens,
         "kept_tokens": selection.kept_tokens,
         "kept_fraction": selection.kept_fraction,
@@ -70,3 +76,8 @@ def report_dict(
         "draft": draft,
         "device": device,
     }
+    if decision is not None:
+        report |= {"reason": decision.reason, "numbers": dict(decision.numbers)}
+    if structure is not None:
+        report["protected_spans"] = [list(span) for span in structure.spans]
+    return report

@@ -1,18 +1,24 @@
-"""Which prompt tokens the target prefills: chunks ranked by mean score, guards, and a cap."""
+"""Which prompt tokens the target prefills: chunks or spans ranked by score, guards, and a cap."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spvk.errors import SpvkError
-from spvk.specprefill.importance import as_scores, boost, normalise
+from spvk.specprefill.adaptive import Evidence, keep_fraction, read_evidence
+from spvk.specprefill.edges import Layout, cut
+from spvk.specprefill.importance import as_scores, boost, normalise, pool
 from spvk.specprefill.settings import Settings
+
+if TYPE_CHECKING:
+    from spvk.specprefill.protect import Structure
 
 # A share that is met exactly on paper (0.55 of 100 chunks) must not cost a chunk more through rounding.
 ROUNDING = 1e-12
@@ -47,7 +53,14 @@ class Selection:
     chunk_scores: NDArray[np.float64]
     """float64 [chunks]: mean score of each chunk; NaN where nothing was scored (mode off)."""
     chunk_kept: NDArray[np.bool_]
-    """bool [chunks]: chunks kept for their score. Guard tokens are kept in the other chunks as well."""
+    """bool [chunks]: chunks kept for their score. Guard tokens are kept in the other chunks as well.
+
+    Where spans do not follow the chunks (edges other than `fixed`, or a chat's structure): chunks kept whole.
+    """
+    keep: float | None = None
+    """The fraction that `adaptive` chose; None for the other modes."""
+    evidence: Evidence | None = None
+    """What the scores say about themselves; only in mode auto and for `adaptive`."""
 
     def __post_init__(self) -> None:
         for name, dtype in (("positions", np.int32), ("chunk_scores", np.float64), ("chunk_kept", np.bool_)):
@@ -82,14 +95,62 @@ def keep_all(n: int, settings: Settings) -> Selection:
     return Selection(n, np.arange(n), np.full(chunks, np.nan), np.ones(chunks, dtype=bool))
 
 
-def choose(importance: ArrayLike, settings: Settings) -> Selection:
+def choose(
+    importance: ArrayLike, settings: Settings, structure: Structure | None = None, *, pooled: bool = False
+) -> Selection:
     """The whole policy: joined importance [n] to the kept tokens, by way of `normalise` and `boost`.
 
-    Raises SpvkError for an empty prompt and for NaN or inf. Mode off keeps all and reads no score.
+    `structure` is what `protect.read_structure` found: its protected tokens are kept as the guards are,
+    besides what the scores buy, and no span crosses its boundaries. `pooled` says that the rows were pooled
+    before their maximum was taken (as in the paper); else `settings.pool` is applied to the importance.
+    Raises SpvkError for an empty prompt, for NaN or inf, and for a cap below the protected tokens.
+    Mode off keeps all and reads no score.
     """
     if settings.mode == "off":
         return keep_all(np.size(importance), settings)
-    return select(boost(normalise(importance), settings), settings)
+    raw = as_scores(importance, "importance")
+    raw = raw if pooled else pool(raw, settings.pool)
+    guards, evidence, keep = _guards(raw.size, settings), None, None
+    if structure is not None:
+        guards |= structure.protected
+    if settings.mode == "auto" or settings.select == "adaptive":
+        evidence = read_evidence(raw, settings, guards)
+    if settings.select == "adaptive":
+        keep = keep_fraction(evidence, settings, structure.kind.name if structure is not None else "prose")
+        settings = replace(settings, select="chunk", keep=keep)
+    scores = boost(normalise(raw, settings.normalise), settings)
+    structured = structure is not None and bool(structure.protected.any() or structure.messages.size)
+    if settings.edges == "fixed" and not structured:
+        chosen = select(scores, settings)
+    else:
+        chosen = _select_spans(scores, settings, guards, structure)
+    return replace(chosen, keep=keep, evidence=evidence)
+
+
+def _select_spans(
+    scores: NDArray, settings: Settings, guards: NDArray, structure: Structure | None
+) -> Selection:
+    """Selection by edges.py: guards, and a budget of tokens besides, which `max_keep` limits."""
+    n, starts = scores.size, np.arange(0, scores.size, settings.chunk)
+    lengths = np.diff(np.r_[starts, n])
+    sums, means = _chunk_sums_and_means(scores, starts, lengths)
+    budget = math.ceil(settings.keep * n * (1 - ROUNDING))
+    if settings.select == "mass":  # as many tokens as the chunks that hold the mass would cost
+        order = np.argsort(-means, kind="stable")
+        picked = np.isin(np.arange(starts.size), order[: _wanted(sums, lengths, order, settings)])
+        budget = int((np.repeat(picked, lengths) & ~guards).sum())
+    if settings.max_keep is not None:
+        budget = min(budget, _under_cap(settings.max_keep, int(guards.sum())))
+    found = () if structure is None else (structure.messages, structure.sentences)
+    kept = cut(scores, budget, Layout(guards, settings.chunk, *found), settings.edges)
+    return Selection(n, np.flatnonzero(kept), means, np.logical_and.reduceat(kept, starts))
+
+
+def _under_cap(max_keep: int, guards: int) -> int:
+    if max_keep < guards:
+        why = f"as {guards} tokens are guarded or protected"
+        raise SpvkError(f"max_keep: found {max_keep}, expected at least {guards}, {why}")
+    return max_keep - guards
 
 
 def select(scores: ArrayLike, settings: Settings) -> Selection:
@@ -100,9 +161,12 @@ def select(scores: ArrayLike, settings: Settings) -> Selection:
     mode keeps ceil(keep * chunks). The guards at both ends are kept besides. `max_keep` then drops
     the lowest-ranked chunks, whole, until guards and chunks fit; a cap below a chunk may leave guards alone.
     Mode off keeps all. Raises SpvkError for an empty prompt and for NaN, inf or negative scores.
+    `adaptive` has no fraction of its own: `choose` finds it in the importance.
     """
     if settings.mode == "off":
         return keep_all(np.size(scores), settings)
+    if settings.select == "adaptive":
+        raise ValueError("select needs a mode that is resolved, mass or chunk")
     values = as_scores(scores, "importance")
     if values.min() < 0:
         token = int(values.argmin())

@@ -1,100 +1,146 @@
-"""The settings of the policy: options first, then `SP_*` environment variables, then the defaults."""
+"""The settings of the policy: options first, then `SP_*` environment variables, the preset, the defaults."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-import numpy as np
-
 from spvk.errors import SpvkError
+from spvk.specprefill.presets import PRESETS, effective
+from spvk.specprefill.rules import Choice, Odd, Percent, Real, Whole, read, shown
 
-INT32_MAX = 2**31 - 1
 MAX_BOOST = 1000.0
+EDGES = ("fixed", "pooled", "peaks", "snapped", "overlap", "dilated")
 
 
-def _shown(value: Any) -> str:
-    """`value` as it stands in an error line: one line, never longer than a terminal's."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+class _Unset:
+    """Not given: the preset decides."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
 
 
-@dataclass(frozen=True)
-class _Choice:
-    names: tuple[str, ...]
-
-    @property
-    def expected(self) -> str:
-        return "one of " + ", ".join(self.names)
-
-    def read(self, value: Any) -> str:
-        name = value.strip().lower() if isinstance(value, str) else value
-        if name not in self.names:
-            raise ValueError
-        return name
-
-
-@dataclass(frozen=True)
-class _Whole:
-    low: int
-    optional: bool = False
-
-    @property
-    def expected(self) -> str:
-        return f"a whole number from {self.low} to {INT32_MAX}"
-
-    def read(self, value: Any) -> int | None:
-        if value is None and self.optional:
-            return None
-        if isinstance(value, (bool, np.bool_)):
-            raise ValueError
-        number = int(value) if isinstance(value, str) else operator.index(value)
-        if not self.low <= number <= INT32_MAX:
-            raise ValueError
-        return number
-
-
-@dataclass(frozen=True)
-class _Real:
-    high: float  # the range is (0, high]
-
-    @property
-    def expected(self) -> str:
-        return f"a number in (0, {self.high:g}]"
-
-    def read(self, value: Any) -> float:
-        if isinstance(value, (bool, np.bool_)):
-            raise ValueError
-        number = float(value)
-        if not 0.0 < number <= self.high:  # false for NaN too
-            raise ValueError
-        return number
-
-
-class _Percent(_Real):
-    """`0.3` and `30` both mean 30 %: what is above 1 can only be a percentage."""
-
-    @property
-    def expected(self) -> str:
-        return "a fraction in (0, 1] or a percentage in (1, 100]"
-
-    def read(self, value: Any) -> float:
-        number = super().read(value)
-        return number if number <= 1.0 else number / 100.0
-
-
-def _read(rule: Any, value: Any, label: str) -> Any:
-    try:
-        return rule.read(value)
-    except (ValueError, TypeError, OverflowError):
-        raise SpvkError(f"{label}: found {_shown(value)}, expected {rule.expected}") from None
+UNSET: Any = _Unset()
 
 
 def _setting(default: Any, rule: Any, variable: str | None = None, variable_rule: Any = None) -> Any:
-    metadata = {"rule": rule, "variable": variable, "variable_rule": variable_rule or rule}
-    return field(default=default, metadata=metadata)
+    return field(default=UNSET, metadata={
+        "default": default, "rule": rule, "variable": variable, "variable_rule": variable_rule or rule})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the policy depends on. Immutable; every field is checked on construction.
+
+    A field that is not given has the value of the preset, else its default, which is version 3.1.
+    Raises SpvkError (one line: field, flag or variable, found, expected) for anything out of range.
+    """
+
+    preset: str = _setting("v3", Choice(tuple(PRESETS)), "SP_PRESET")
+    """`v3`: version 3.1; `paper`: Speculative Prefill as published; `auto`: decides by itself."""
+    mode: str = _setting("always", Choice(("always", "off", "auto")))
+    """`always`: score and select; `off`: dense, nothing is scored; `auto`: sparse where it helps."""
+    select: str = _setting("mass", Choice(("mass", "chunk", "adaptive")), "SP_SELECT_MODE")
+    """`mass`: chunks until `mass` of the score is covered; `chunk`: the top `keep` of the chunks; `adaptive`:
+    the top of a fraction that the scores themselves give, between `keep_floor` and `keep_ceiling`."""
+    mass: float = _setting(0.85, Real(1.0), "SP_CUMULATIVE_MASS")
+    """Fraction of the summed score to cover, in (0, 1]."""
+    keep: float = _setting(0.3, Real(1.0), "SP_KEEP_PCT", Percent(100.0))
+    """Share of chunks, in (0, 1]; `SP_KEEP_PCT` also takes percentages above 1: 30 is 0.3, but 1 is all."""
+    keep_floor: float = _setting(0.2, Real(1.0), "SP_KEEP_FLOOR", Percent(100.0))
+    """Least that `adaptive` keeps, of whatever text."""
+    keep_ceiling: float = _setting(0.5, Real(1.0), "SP_KEEP_CEILING", Percent(100.0))
+    """Most that `adaptive` keeps; it beats both floors."""
+    code_floor: float = _setting(0.3, Real(1.0), "SP_CODE_FLOOR", Percent(100.0))
+    """Least that `adaptive` keeps of a prompt that is largely code."""
+    max_keep: int | None = _setting(None, Whole(1, optional=True), "SP_MAX_KEEP")
+    """Most tokens kept, guards and protected tokens included; None: no cap."""
+    window: int | None = _setting(None, Whole(1, optional=True), "SP_WINDOW")
+    """Tokens scored at a time; None: the whole prompt at once."""
+    lookahead: int = _setting(8, Whole(0), "SP_LOOKAHEAD")
+    """Tokens the draft generates; its queries and the prompt's last one make `lookahead + 1` score rows."""
+    softmax: str = _setting("all", Choice(("all", "prompt")), "SP_SOFTMAX")
+    """Keys of a score row's softmax: `all` that the query sees, or the `prompt`'s alone."""
+    pool: int = _setting(1, Odd(1), "SP_POOL")
+    """Width of the average over neighbouring positions, odd; 1: none."""
+    normalise: str = _setting("minmax", Choice(("minmax", "percentile", "zscore")), "SP_NORMALISE")
+    """How scores are brought to a common scale; see `importance.normalise`."""
+    chunk: int = _setting(32, Whole(1), "SP_CHUNK")
+    """Tokens in a chunk."""
+    edges: str = _setting("fixed", Choice(EDGES), "SP_EDGES")
+    """Where kept pieces begin and end; see edges.py."""
+    boost_first: float = _setting(1.5, Real(MAX_BOOST), "SP_BOOST_FIRST_MULT")
+    """Factor on the scores of the first `boost_first_n` tokens."""
+    boost_first_n: int = _setting(64, Whole(0), "SP_BOOST_FIRST_N")
+    boost_last: float = _setting(1.3, Real(MAX_BOOST), "SP_BOOST_LAST_MULT")
+    """Factor on the scores of the last `boost_last_n` tokens."""
+    boost_last_n: int = _setting(128, Whole(0), "SP_BOOST_LAST_N")
+    guard_first: int = _setting(4, Whole(0))
+    """Tokens at the start that are always kept."""
+    guard_last: int = _setting(2, Whole(0))
+    """Tokens at the end that are always kept."""
+    protect: str = _setting("off", Choice(("on", "off")), "SP_PROTECT")
+    """`on`: the chat's structure is always kept (see protect.py). Ranges that a caller names always are."""
+    last_user: int = _setting(64, Whole(0), "SP_LAST_USER")
+    """Tokens at the end of a long last user turn that are protected; a short turn is protected whole."""
+    min_tokens: int = _setting(256, Whole(0), "SP_MIN_TOKENS")
+    """Mode auto: shorter prompts go dense."""
+    tool_guard: str = _setting("skip", Choice(("skip", "protect", "off")), "SP_TOOL_GUARD")
+    """Mode auto, prompts with tools: `skip` sparse prefill, `protect` what is theirs, or `off`."""
+    min_confidence: float = _setting(0.2, Real(1.0, zero=True), "SP_MIN_CONFIDENCE")
+    """Mode auto: scores flatter than this go dense; see `adaptive.Evidence`. 0 accepts all."""
+    spec_throughput: float | None = _setting(None, Real(1e9, optional=True), "SP_SPEC_THROUGHPUT")
+    """Prompt tokens a second that the draft scores, in place of the measured rate."""
+    break_even: int | None = _setting(None, Whole(0, optional=True), "SP_BREAK_EVEN")
+    """Mode auto: prompt length from which sparse is taken to pay, in place of the prediction; 0: always."""
+    break_even_safety: float = _setting(1.0, Real(1000.0), "SP_BREAK_EVEN_SAFETY")
+    """Mode auto: factor by which sparse must be predicted faster than dense, and on `break_even`."""
+
+    def __post_init__(self) -> None:
+        explicit = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not UNSET:
+                explicit[f.name] = read(f.metadata["rule"], value, f.name)
+        for name, value in _complete(explicit, {}).items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def resolve(cls, options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+        """Settings from `options` (field name to value; None: not given), then `environ`, then the preset.
+
+        An empty variable counts as unset, and a variable is not read where its option is given.
+        Raises SpvkError naming the flag (`--max-keep`) or the variable (`SP_MAX_KEEP`) that is wrong.
+        """
+        unknown = sorted(set(options) - {f.name for f in fields(cls)})
+        if unknown:
+            known = ", ".join(f.name for f in fields(cls))
+            raise SpvkError(f"settings: found {shown(unknown[0])}, expected one of {known}")
+        explicit, labels = {}, {}
+        for f in fields(cls):
+            variable = f.metadata["variable"]
+            if options.get(f.name) is not None:
+                label, rule, value = "--" + f.name.replace("_", "-"), f.metadata["rule"], options[f.name]
+            elif variable and environ.get(variable, "").strip():
+                label, rule, value = variable, f.metadata["variable_rule"], environ[variable]
+            else:
+                continue
+            explicit[f.name], labels[f.name] = read(rule, value, label), label
+        return cls(**_complete(explicit, labels))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every effective setting by its field name, ready for JSON."""
+        return asdict(self)
+
+
+def _complete(explicit: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """All settings for the `explicit` ones; SpvkError, by the names in `labels`, where they contradict."""
+    values = effective(explicit, {f.name: f.metadata["default"] for f in fields(Settings)})
+    label = labels.get("max_keep", "max_keep")
+    _check_cap(values["max_keep"], values["guard_first"], values["guard_last"], label)
+    _check_floor(values["keep_floor"], values["keep_ceiling"], labels)
+    return values
 
 
 def _check_cap(max_keep: int | None, guard_first: int, guard_last: int, label: str) -> None:
@@ -104,72 +150,11 @@ def _check_cap(max_keep: int | None, guard_first: int, guard_last: int, label: s
         raise SpvkError(f"{label}: found {max_keep}, expected at least {guards}, as {why}")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the selection of version 3.1 depends on. Immutable; every field is checked on construction.
-
-    Raises SpvkError (one line: field, flag or variable, found, expected) for anything out of range.
-    """
-
-    mode: str = _setting("always", _Choice(("always", "off")))
-    """`always`: score and select; `off`: dense prefill, nothing is scored."""
-    select: str = _setting("mass", _Choice(("mass", "chunk")), "SP_SELECT_MODE")
-    """`mass`: chunks until `mass` of the score is covered; `chunk`: the top `keep` of the chunks."""
-    mass: float = _setting(0.85, _Real(1.0), "SP_CUMULATIVE_MASS")
-    """Fraction of the summed score to cover, in (0, 1]."""
-    keep: float = _setting(0.3, _Real(1.0), "SP_KEEP_PCT", _Percent(100.0))
-    """Share of chunks, in (0, 1]; `SP_KEEP_PCT` also takes percentages above 1: 30 is 0.3, but 1 is all."""
-    max_keep: int | None = _setting(None, _Whole(1, optional=True), "SP_MAX_KEEP")
-    """Most tokens kept, guards included; None: no cap."""
-    window: int | None = _setting(None, _Whole(1, optional=True), "SP_WINDOW")
-    """Tokens scored at a time; None: the whole prompt at once."""
-    lookahead: int = _setting(8, _Whole(0), "SP_LOOKAHEAD")
-    """Tokens the draft generates; its queries and the prompt's last one make `lookahead + 1` score rows."""
-    chunk: int = _setting(32, _Whole(1), "SP_CHUNK")
-    """Tokens in a chunk."""
-    boost_first: float = _setting(1.5, _Real(MAX_BOOST), "SP_BOOST_FIRST_MULT")
-    """Factor on the scores of the first `boost_first_n` tokens."""
-    boost_first_n: int = _setting(64, _Whole(0), "SP_BOOST_FIRST_N")
-    boost_last: float = _setting(1.3, _Real(MAX_BOOST), "SP_BOOST_LAST_MULT")
-    """Factor on the scores of the last `boost_last_n` tokens."""
-    boost_last_n: int = _setting(128, _Whole(0), "SP_BOOST_LAST_N")
-    guard_first: int = _setting(4, _Whole(0))
-    """Tokens at the start that are always kept."""
-    guard_last: int = _setting(2, _Whole(0))
-    """Tokens at the end that are always kept."""
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            object.__setattr__(self, f.name, _read(f.metadata["rule"], getattr(self, f.name), f.name))
-        _check_cap(self.max_keep, self.guard_first, self.guard_last, "max_keep")
-
-    @classmethod
-    def resolve(cls, options: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
-        """Settings from `options` (field name to value; None: not given), then `environ`, then the defaults.
-
-        An empty variable counts as unset, and a variable is not read where its option is given.
-        Raises SpvkError naming the flag (`--max-keep`) or the variable (`SP_MAX_KEEP`) that is wrong.
-        """
-        unknown = sorted(set(options) - {f.name for f in fields(cls)})
-        if unknown:
-            known = ", ".join(f.name for f in fields(cls))
-            raise SpvkError(f"settings: found {_shown(unknown[0])}, expected one of {known}")
-        values = {f.name: f.default for f in fields(cls)}
-        cap_label = "max_keep"
-        for f in fields(cls):
-            flag, variable = "--" + f.name.replace("_", "-"), f.metadata["variable"]
-            if options.get(f.name) is not None:
-                label, rule, value = flag, f.metadata["rule"], options[f.name]
-            elif variable and environ.get(variable, "").strip():
-                label, rule, value = variable, f.metadata["variable_rule"], environ[variable]
-            else:
-                continue
-            values[f.name] = _read(rule, value, label)
-            if f.name == "max_keep":
-                cap_label = label
-        _check_cap(values["max_keep"], values["guard_first"], values["guard_last"], cap_label)
-        return cls(**values)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Every effective setting by its field name, ready for JSON."""
-        return asdict(self)
+def _check_floor(floor: float, ceiling: float, labels: Mapping[str, str]) -> None:
+    if floor <= ceiling:
+        return
+    if "keep_ceiling" in labels and "keep_floor" not in labels:
+        label = labels["keep_ceiling"]
+        raise SpvkError(f"{label}: found {ceiling:g}, expected at least {floor:g}, the floor")
+    label = labels.get("keep_floor", "keep_floor")
+    raise SpvkError(f"{label}: found {floor:g}, expected at most {ceiling:g}, the ceiling")

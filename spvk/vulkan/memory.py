@@ -35,10 +35,13 @@ class Block:
 
 
 class Memory:
-    """The allocations of one session on one device; `free()` gives all of them back."""
+    """The allocations of one owner on one device; `free()` gives all of them back.
 
-    def __init__(self, device) -> None:
-        self.device = device
+    `borrowed` is another owner's memory, whose buffers can be named here too: a session's model.
+    """
+
+    def __init__(self, device, borrowed: Memory | None = None) -> None:
+        self.device, self.borrowed = device, borrowed
         self.blocks: list[Block] = []
         self.places: dict[Buffer, tuple[Block, int]] = {}
         self.requested = 0  # bytes asked for, without padding and block remainders
@@ -91,6 +94,8 @@ class Memory:
         return np.frombuffer(ffi.buffer(pointer[0], nbytes), np.uint8)
 
     def address(self, buffer: Buffer) -> int:
+        if buffer.root not in self.places and self.borrowed:
+            return self.borrowed.address(buffer)
         block, start = self.places[buffer.root]
         return block.address + start + buffer.offset
 

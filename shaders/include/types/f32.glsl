@@ -1,8 +1,10 @@
 // float32.
 #include "floats.glsl"
 #define BLOCK_BYTES 32
-struct Chunk { u64vec4 words; };
-Chunk open_chunk(Block b, uint64_t at, uint c) { return Chunk(InU64x4(at).v[0]); }
+struct Unit { u64vec4 words; };
+#define Chunk Unit
+Unit open_unit(Block b, uint64_t at, uint u) { return Unit(InU64x4(at).v[0]); }
+Chunk open_chunk(Block b, Unit unit, uint c) { return unit; }
 vec2 scale8(Chunk chunk, uint h) { return vec2(1.0, 0.0); }
 void quants8(Chunk chunk, uint h, out float q[8]) {
     [[unroll]] for (int t = 0; t < 4; t++) {

@@ -1,5 +1,6 @@
-// Plain floats: 8 to a block, which is also a chunk; no scale.
+// Plain floats: 8 to a block, which is also a unit and a chunk; no scale.
 #define BLOCK 8
+#define UNIT 8
 #define CHUNK 8
 struct Block { uint none; };
 Block open_block(uint64_t at) { return Block(0u); }

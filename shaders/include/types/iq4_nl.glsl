@@ -3,7 +3,7 @@
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 18
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+Unit open_unit(Block b, uint64_t at, uint u) {
     uint64_t w[3];
     bytes18(at, w);
     Chunk chunk;

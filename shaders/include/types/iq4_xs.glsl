@@ -3,6 +3,7 @@
 #define IQ4_CODEBOOK
 #include "quants.glsl"
 #define BLOCK 256
+#define UNIT 32
 #define BLOCK_BYTES 136
 struct Block {
     uvec2 scales;  // low: nibble g, high: bits 2 g
@@ -12,10 +13,14 @@ Block open_block(uint64_t at) {
     uvec2 w = unpack32(InU64(at).v[0]);
     return Block(uvec2(w.y, w.x >> 16), unpackHalf2x16(w.x).x);
 }
-Chunk open_chunk(Block b, uint64_t at, uint c) {
-    InU64 w = InU64(at + 8 + 16 * c);
+struct Unit { uint64_t low, high; };
+Unit open_unit(Block b, uint64_t at, uint u) {
+    InU64 w = InU64(at + 8 + 16 * u);
+    return Unit(w.v[0], w.v[1]);
+}
+Chunk open_chunk(Block b, Unit unit, uint c) {
     Chunk chunk;
-    nibbles(w.v[0], w.v[1], chunk.q);
+    nibbles(unit.low, unit.high, chunk.q);
     uint s = ((b.scales.x >> (4u * c)) & 15u) | (((b.scales.y >> (2u * c)) & 3u) << 4);
     chunk.s[0] = chunk.s[1] = vec2(b.d * float(int(s) - 32), 0.0);
     return chunk;

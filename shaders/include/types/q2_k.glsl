@@ -2,6 +2,7 @@
 // w = d scale q - dmin minimum, in groups of 16. Chunk c has bits 2 (c % 4) of 32 of the bytes.
 #include "quants.glsl"
 #define BLOCK 256
+#define UNIT 128
 #define BLOCK_BYTES 84
 struct Block {
     uvec4 scales;  // byte g: group g
@@ -14,12 +15,18 @@ Block open_block(uint64_t at) {
     uint64_t last = InU64((at + 80) & ~uint64_t(7)).v[0] >> ((uint(at) & 4u) * 8u);
     return Block(uvec4(unpack32(w[0]), unpack32(w[1])), half_in(last, 0), half_in(last, 16));
 }
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+struct Unit { uvec2 q[4]; };
+Unit open_unit(Block b, uint64_t at, uint u) {
+    Unit unit;
+    bytes32(at + 16 + 32 * u, unit.q);
+    return unit;
+}
+Chunk open_chunk(Block b, Unit unit, uint c) {
     Chunk chunk;
-    bytes32(at + 16 + 32 * (c >> 2), chunk.q);
-    [[unroll]] for (int i = 0; i < 4; i++) chunk.q[i] = (chunk.q[i] >> (2u * (c & 3u))) & 0x03030303u;
+    [[unroll]] for (int i = 0; i < 4; i++) chunk.q[i] = (unit.q[i] >> (2u * (c & 3u))) & 0x03030303u;
     uint s = pick(b.scales, c >> 1) >> (16u * (c & 1u));
     [[unroll]] for (int i = 0; i < 2; i++)
-        chunk.s[i] = vec2(b.d * float(int((s >> (8 * i)) & 15u)), -b.dmin * float(int((s >> (8 * i + 4)) & 15u)));
+        chunk.s[i] = vec2(b.d * float(int((s >> (8 * i)) & 15u)),
+                          -b.dmin * float(int((s >> (8 * i + 4)) & 15u)));
     return chunk;
 }

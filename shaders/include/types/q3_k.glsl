@@ -2,8 +2,10 @@
 // w = d (scale - 32) (q - 4), in groups of 16. Chunk c has bits 2 (c % 4) of 32 of the bytes and third bit c.
 #include "quants.glsl"
 #define BLOCK 256
+#define UNIT 128
 #define BLOCK_BYTES 110
 struct Block {
+    uvec2 third[4];
     uvec4 scales;  // byte g: group g, signed
     float d;
 };
@@ -13,16 +15,23 @@ Block open_block(uint64_t at) {
     uvec2 low = unpack32(w[0]);  // four low bits: groups 0 to 7 in the low nibbles, 8 to 15 in the high ones
     uvec4 high = (uvec4(uint(w[1])) >> uvec4(0, 2, 4, 6)) & 0x03030303u;  // two high bits: groups 4 i + byte
     uvec4 scales = (uvec4(low, low >> 4) & 0x0f0f0f0fu) | (high << 4);
-    return Block(uvec4(minus(scales.xy, 0x20202020u), minus(scales.zw, 0x20202020u)), half_in(w[1], 32));
+    Block b;
+    bytes32(at, b.third);
+    b.scales = uvec4(minus(scales.xy, 0x20202020u), minus(scales.zw, 0x20202020u));
+    b.d = half_in(w[1], 32);
+    return b;
 }
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+struct Unit { uvec2 q[4]; };
+Unit open_unit(Block b, uint64_t at, uint u) {
+    Unit unit;
+    bytes32(at + 32 + 32 * u, unit.q);
+    return unit;
+}
+Chunk open_chunk(Block b, Unit unit, uint c) {
     Chunk chunk;
-    uvec2 third[4];
-    bytes32(at, third);
-    bytes32(at + 32 + 32 * (c >> 2), chunk.q);
     [[unroll]] for (int i = 0; i < 4; i++)
-        chunk.q[i] = minus(((chunk.q[i] >> (2u * (c & 3u))) & 0x03030303u) | (((third[i] >> c) & 0x01010101u) << 2),
-                           0x04040404u);
+        chunk.q[i] = minus(((unit.q[i] >> (2u * (c & 3u))) & 0x03030303u)
+                           | (((b.third[i] >> c) & 0x01010101u) << 2), 0x04040404u);
     uint s = pick(b.scales, c >> 1) >> (16u * (c & 1u));
     chunk.s[0] = vec2(b.d * float(int(s << 24) >> 24), 0.0);
     chunk.s[1] = vec2(b.d * float(int(s << 16) >> 24), 0.0);

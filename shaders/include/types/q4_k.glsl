@@ -3,11 +3,19 @@
 #include "quants.glsl"
 #include "k_scales.glsl"
 #define BLOCK 256
+#define UNIT 64
 #define BLOCK_BYTES 144
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+#define Block Scales
+Block open_block(uint64_t at) { return open_scales(at); }
+struct Unit { uvec2 q[4]; };
+Unit open_unit(Block b, uint64_t at, uint u) {
+    Unit unit;
+    words32(at + 16 + 32 * u, unit.q);
+    return unit;
+}
+Chunk open_chunk(Block b, Unit unit, uint c) {
     Chunk chunk;
-    words32(at + 16 + 32 * (c >> 1), chunk.q);
-    [[unroll]] for (int i = 0; i < 4; i++) chunk.q[i] = (chunk.q[i] >> (4u * (c & 1u))) & 0x0f0f0f0fu;
+    [[unroll]] for (int i = 0; i < 4; i++) chunk.q[i] = (unit.q[i] >> (4u * (c & 1u))) & 0x0f0f0f0fu;
     chunk.s[0] = chunk.s[1] = group_scale(b, c);
     return chunk;
 }

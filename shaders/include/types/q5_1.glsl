@@ -2,7 +2,7 @@
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 24
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+Unit open_unit(Block b, uint64_t at, uint u) {
     InU64 w = InU64(at);
     uint64_t head = w.v[0];
     uint fifth = uint(head >> 32);

@@ -3,14 +3,29 @@
 #include "quants.glsl"
 #include "k_scales.glsl"
 #define BLOCK 256
+#define UNIT 64
 #define BLOCK_BYTES 176
-Chunk open_chunk(Block b, uint64_t at, uint c) {
-    Chunk chunk;
+struct Block {
+    Scales scales;
     uvec2 fifth[4];
-    words32(at + 16, fifth);
-    words32(at + 48 + 32 * (c >> 1), chunk.q);
+};
+Block open_block(uint64_t at) {
+    Block b;
+    b.scales = open_scales(at);
+    words32(at + 16, b.fifth);
+    return b;
+}
+struct Unit { uvec2 q[4]; };
+Unit open_unit(Block b, uint64_t at, uint u) {
+    Unit unit;
+    words32(at + 48 + 32 * u, unit.q);
+    return unit;
+}
+Chunk open_chunk(Block b, Unit unit, uint c) {
+    Chunk chunk;
     [[unroll]] for (int i = 0; i < 4; i++)
-        chunk.q[i] = ((chunk.q[i] >> (4u * (c & 1u))) & 0x0f0f0f0fu) | (((fifth[i] >> c) & 0x01010101u) << 4);
-    chunk.s[0] = chunk.s[1] = group_scale(b, c);
+        chunk.q[i] = ((unit.q[i] >> (4u * (c & 1u))) & 0x0f0f0f0fu)
+                     | (((b.fifth[i] >> c) & 0x01010101u) << 4);
+    chunk.s[0] = chunk.s[1] = group_scale(b.scales, c);
     return chunk;
 }

@@ -3,6 +3,7 @@
 // in their upper halves from j = 2 on, and bits 2 j of 32 bytes.
 #include "quants.glsl"
 #define BLOCK 256
+#define UNIT 128
 #define BLOCK_BYTES 210
 struct Block {
     uvec4 scales;  // byte g: group g, signed
@@ -13,14 +14,21 @@ Block open_block(uint64_t at) {
     bytes18(at + 192, w);
     return Block(uvec4(unpack32(w[0]), unpack32(w[1])), half_in(w[2], 0));
 }
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+struct Unit { uvec2 even[4], odd[4], high[4]; };  // low nibbles of chunks 0 and 2, of 1 and 3; the high bits
+Unit open_unit(Block b, uint64_t at, uint u) {
+    Unit unit;
+    bytes32(at + 64 * u, unit.even);
+    bytes32(at + 64 * u + 32, unit.odd);
+    bytes32(at + 128 + 32 * u, unit.high);
+    return unit;
+}
+Chunk open_chunk(Block b, Unit unit, uint c) {
     Chunk chunk;
-    uvec2 high[4];
-    bytes32(at + 64 * (c >> 2) + 32 * (c & 1u), chunk.q);
-    bytes32(at + 128 + 32 * (c >> 2), high);
-    [[unroll]] for (int i = 0; i < 4; i++)
-        chunk.q[i] = minus(((chunk.q[i] >> (2u * (c & 2u))) & 0x0f0f0f0fu)
-                           | (((high[i] >> (2u * (c & 3u))) & 0x03030303u) << 4), 0x20202020u);
+    [[unroll]] for (int i = 0; i < 4; i++) {
+        uvec2 low = ((c & 1u) == 0u ? unit.even[i] : unit.odd[i]) >> (2u * (c & 2u));
+        uvec2 high = unit.high[i] >> (2u * (c & 3u));
+        chunk.q[i] = minus((low & 0x0f0f0f0fu) | ((high & 0x03030303u) << 4), 0x20202020u);
+    }
     uint s = pick(b.scales, c >> 1) >> (16u * (c & 1u));
     chunk.s[0] = vec2(b.d * float(int(s << 24) >> 24), 0.0);
     chunk.s[1] = vec2(b.d * float(int(s << 16) >> 24), 0.0);

@@ -2,7 +2,7 @@
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 34
-Chunk open_chunk(Block b, uint64_t at, uint c) {
+Unit open_unit(Block b, uint64_t at, uint u) {
     uint64_t w[5];
     bytes34(at, w);
     Chunk chunk;

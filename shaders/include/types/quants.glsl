@@ -6,8 +6,10 @@ struct Chunk {
     vec2 s[2];
 };
 
-uint64_t funnel(uint64_t low, uint64_t high, uint bits) { return (low >> bits) | ((high << 1) << (63u - bits)); }
-uvec2 both(uint x) { return uvec2(x, x); }
+// The low word of (high, low) >> bits, for bits below 64.
+uint64_t funnel(uint64_t low, uint64_t high, uint bits) {
+    return (low >> bits) | ((high << 1) << (63u - bits));
+}
 float half_in(uint64_t word, int bit) { return unpackHalf2x16(uint(word >> bit)).x; }
 
 // 32 bytes from a multiple of 16.

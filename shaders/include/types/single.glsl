@@ -1,4 +1,7 @@
-// Types whose block is one chunk: open_chunk reads everything.
+// Types whose block is one unit and one chunk: open_unit reads and decodes it.
 #define BLOCK 32
+#define UNIT 32
+#define Unit Chunk
 struct Block { uint none; };
 Block open_block(uint64_t at) { return Block(0u); }
+Chunk open_chunk(Block b, Unit unit, uint c) { return unit; }

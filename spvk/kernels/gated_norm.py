@@ -1,0 +1,34 @@
+"""Gated RMSNorm of every head, rms(x) * weight * silu(z): the last step of the gated delta rule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..recording import Buffer, Dispatch
+from .checks import expect_bytes, expect_multiple
+from .profile import Profile
+
+
+def gated_norm(profile: Profile, x: Buffer, weight: Buffer, z: Buffer, y: Buffer, step: Buffer, *,
+               rows: int, heads: int, size: int, eps: float) -> Dispatch:
+    """x, z [rows, heads * size], weight [size] -> y [rows, heads * size], float32; step.tokens rows.
+
+    Raises ValueError for a size that is no multiple of 32 or above 256, or for a short or unaligned
+    buffer.
+    """
+    expect_multiple("gated_norm", size=(size, 32), x_offset=(x.offset, 16), weight_offset=(weight.offset, 16),
+                    z_offset=(z.offset, 16), y_offset=(y.offset, 16))
+    if size > 256:
+        raise ValueError(f"gated_norm: size is {size}, expected at most 256")
+    need = 4 * rows * heads * size
+    expect_bytes("gated_norm", x=(x, need), weight=(weight, 4 * size), z=(z, need), y=(y, need))
+    args = dict(x=x, weight=weight, z=z, y=y, step_params=step, heads=heads, eps=eps)
+    return Dispatch("gated_norm", (rows, 1, 1), args, {"LOCAL": profile.local, "SIZE": size},
+                    flops=40 * rows * heads * size)
+
+
+def reference(x: np.ndarray, weight: np.ndarray, z: np.ndarray, eps: float) -> np.ndarray:
+    """The same in float64; x, z [rows, heads, size]."""
+    x, z = x.astype(np.float64), z.astype(np.float64)
+    normed = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+    return normed * z * np.exp(-np.logaddexp(0.0, -z))

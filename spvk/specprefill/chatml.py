@@ -1,0 +1,149 @@
+"""The messages of a ChatML-like prompt, from its token ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONTROL_TYPE = 3  # tokenizer.ggml.token_type of a control token
+OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
+CALL = (b"<tool_call>", b"</tool_call>")
+ANSWER = (b"<tool_response>", b"</tool_response>")
+LIST = (b"<tools>", b"</tools>")
+HEADER_TOKENS = 32  # of a role, even where each byte is a token
+KEYWORD_TOKENS = 256
+"""Tokens at the start of the prompt that are searched for KEYWORDS."""
+KEYWORDS = re.compile(
+    r"""</?tools?>|<tool_call>|<function=|tool_calls?\b|function_calls?\b|"type":\s*"function"
+    |\bavailable\s+(tools|functions)\b|\baccess\s+to\s+(\w+\s+){0,4}(tools|functions)\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """Token indices of one message: `start` the opening marker, `[body, stop)` its text, `stop` the closing
+    marker, `end` the start of whatever follows (white space after the closing marker belongs to it)."""
+
+    role: str
+    start: int
+    body: int
+    stop: int
+    end: int
+    is_open: bool
+    """The last message, without its closing marker."""
+
+    @property
+    def is_system(self) -> bool:
+        return self.role in ("system", "developer")
+
+    @property
+    def is_tool(self) -> bool:
+        return self.role in ("tool", "function", "ipython")
+
+
+@dataclass(frozen=True, eq=False)
+class Chat:
+    """A prompt's tokens, the bytes they stand for, and its messages."""
+
+    tokens: list[int]
+    pieces: list[bytes]
+    messages: list[Message]
+
+    @classmethod
+    def of(cls, tokens: Sequence[int], vocabulary: Any) -> Chat:
+        """From token ids [n] and a tokenizer (`tokens` and `token_bytes` are used)."""
+        ids = [int(t) for t in tokens]
+        spelled = {t: vocabulary.token_bytes(t) for t in set(ids)}
+        pieces = [spelled[t] for t in ids]
+        names = [vocabulary.tokens[t] for t in ids]
+        opens = [i for i, name in enumerate(names) if name == OPEN]
+        limits = [*opens[1:], len(ids)]
+        return cls(ids, pieces, [_message(names, pieces, a, b) for a, b in zip(opens, limits)])
+
+    @cached_property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 [n + 1]: where each token's bytes begin in `data`, and its length."""
+        return np.cumsum([0, *map(len, self.pieces)])
+
+    @cached_property
+    def boundaries(self) -> NDArray[np.int64]:
+        """Where messages, tool calls and tool results begin and end, int64, sorted, without duplicates."""
+        edges = [i for m in self.messages for i in (m.start, m.end)]
+        for m in self.messages:
+            edges += [i for pair in (CALL, ANSWER) for span in self.enclosed(m, pair) for i in span]
+        return np.unique(np.array(edges, dtype=np.int64))
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The tokens that hold bytes `[start, end)`."""
+        first = int(np.searchsorted(self.offsets, start, side="right")) - 1
+        return first, int(np.searchsorted(self.offsets, end, side="left"))
+
+    def marks(self, m: Message, texts: Sequence[bytes]) -> list[tuple[int, int]]:
+        """Token spans of each occurrence of `texts` in a message, with the line break after it."""
+        low, high = int(self.offsets[m.body]), int(self.offsets[m.stop])
+        found = re.finditer(b"(?:" + b"|".join(map(re.escape, texts)) + rb")\n?", self.data[low:high])
+        return [self.span(low + f.start(), low + f.end()) for f in found]
+
+    def enclosed(self, m: Message, pair: tuple[bytes, bytes]) -> list[tuple[int, int]]:
+        """Token spans from each `pair[0]` to its `pair[1]`, both included; to the message's end if none."""
+        low, high = int(self.offsets[m.body]), int(self.offsets[m.stop])
+        first, last = map(re.escape, pair)
+        found = re.finditer(first + rb".*?(?:" + last + rb"|\Z)", self.data[low:high], re.DOTALL)
+        return [self.span(low + f.start(), low + f.end()) for f in found]
+
+    def tool_list(self, m: Message) -> list[tuple[int, int]]:
+        """Token spans of the tools in a system message, with heading and instructions where Qwen has them."""
+        low, high = int(self.offsets[m.body]), int(self.offsets[m.stop])
+        found = re.search(rb"(?:# Tools\s.*?)?<tools>.*?(?:</tools>|\Z)(?:.*</IMPORTANT>)?",
+                          self.data[low:high], re.DOTALL)
+        return [self.span(low + found.start(), low + found.end())] if found else []
+
+    def is_tool_answer(self, m: Message) -> bool:
+        """Whether a user message is only the template's wrapping of tool results."""
+        text = b"".join(self.pieces[m.body : m.stop]).strip()
+        return text.startswith(ANSWER[0]) and text.endswith(ANSWER[1])
+
+
+def _message(names: Sequence[str], pieces: Sequence[bytes], start: int, limit: int) -> Message:
+    """The message that opens at `start`; the next one opens at `limit`, or the prompt ends there."""
+    closes = [i for i in range(start, limit) if names[i] == CLOSE]
+    stop = closes[0] if closes else limit
+    end = stop + 1 if closes else limit
+    while end < limit and not pieces[end].strip():
+        end += 1
+    # A role is a word and a line break; without them the marker stands alone, in some text.
+    head = range(start + 1, min(stop, start + 1 + HEADER_TOKENS))
+    body = next((i + 1 for i in head if b"\n" in pieces[i]), start + 1)
+    role = b"".join(pieces[start + 1 : body]).split(b"\n")[0].strip().decode("utf-8", "replace")
+    return Message(role, start, body, stop, end, not closes and limit == len(names))
+
+
+def evidence_of_tools(chat: Chat, given: bool) -> str | None:
+    """Where a prompt shows tools: the template, a message, or words at its start; None where nowhere."""
+    if given:
+        return "tools given to the template"
+    for i, m in enumerate(chat.messages):
+        if m.is_system and chat.tool_list(m):
+            return "tools in the system message"
+        if m.is_tool or (m.role == "user" and chat.marks(m, ANSWER)):
+            return f"a tool result in message {i}"
+        if m.role == "assistant" and chat.enclosed(m, CALL):
+            return f"a tool call in message {i}"
+    head = b"".join(chat.pieces[:KEYWORD_TOKENS]).decode("utf-8", "replace")
+    word = KEYWORDS.search(head)
+    return f"{' '.join(word[0].split())!r} in the first {KEYWORD_TOKENS} tokens" if word else None
