@@ -259,7 +259,8 @@ def measured(family: str, icd: str, options) -> tuple[list[dict], list[str]]:
             print(f"isa: {head['driver']}", file=sys.stderr)
             return rows, head["complaints"]
         why = f"more than {LIMIT_SECONDS} s" if status == -signal.SIGALRM else error or f"status {status}"
-        rows.append(describe(head, len(rows), family, {**dict.fromkeys((*STATISTICS, "seconds")), "error": why}))
+        nothing = dict.fromkeys((*STATISTICS, "seconds"))
+        rows.append(describe(head, len(rows), family, {**nothing, "error": why}))
         print(f"isa: {family}: {rows[-1]['module']}: the compiler stopped ({why})", file=sys.stderr)
 
 

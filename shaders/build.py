@@ -92,7 +92,7 @@ def describe(shaders, stem: str, defines: tuple[str, ...]) -> dict:
 
 
 def compile_one(name: str, stem: str, defines: tuple[str, ...], out: Path) -> None:
-    target = out / f"{name}.spv"
+    target, final = out / f"{name}.spv.tmp", out / f"{name}.spv"  # renamed whole: a program may be reading the old one
     command = [tool("glslangValidator"), "-V", "--target-env", "vulkan1.2", "--quiet", "-o", str(target),
                *(f"-D{d}" for d in defines), str(HERE / f"{stem}.comp")]
     for step in (command, [tool("spirv-val"), "--target-env", "vulkan1.2", "--scalar-block-layout", str(target)]):
@@ -100,6 +100,7 @@ def compile_one(name: str, stem: str, defines: tuple[str, ...], out: Path) -> No
         if done.returncode:
             target.unlink(missing_ok=True)
             raise RuntimeError(f"{name}: {done.stdout}{done.stderr}")
+    target.replace(final)
 
 
 def build(check: bool = False) -> list[str]:

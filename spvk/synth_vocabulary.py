@@ -12,8 +12,8 @@ from .tokenizer import CONTROL, NORMAL, UNUSED, USER_DEFINED
 NAMES = ("auto", "real", "toy")
 REAL_TOKENS = 248320  # tokens of Qwen3.5's vocabulary, as its embedding counts them
 TOY_TOKENS = 512
-TOY_WORDS = (" the", " and", "ing", " of", "tion", " in", "er", " to", " is", " a", "es", "on", "an", "re", "th",
-             "he")
+TOY_WORDS = (" the", " and", "ing", " of", "tion", " in", "er", " to", " is", " a", "es", "on", "an", "re",
+             "th", "he")
 # GPT-2's alphabet, byte -> character: printable bytes are themselves, the others take characters from 256 on.
 BYTES = [b for b in range(256) if chr(b).isprintable() and b not in (0x20, 0xA0, 0xAD)]
 OTHERS = sorted(set(range(256)) - set(BYTES))

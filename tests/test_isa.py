@@ -16,8 +16,8 @@ spec.loader.exec_module(isa)
 
 
 def row(module, constants=None, **numbers):
-    return {"module": module, "device": "phoenix", **dict.fromkeys(isa.STATISTICS, 0), "seconds": 0.1, "class": "scalar",
-            "constants": constants or {}} | numbers
+    return {"module": module, "device": "phoenix", **dict.fromkeys(isa.STATISTICS, 0), "seconds": 0.1,
+            "class": "scalar", "constants": constants or {}} | numbers
 
 
 def test_constants_are_those_of_the_launchers():
@@ -39,16 +39,17 @@ def test_every_launcher_can_be_called_without_a_device():
 
 
 def test_one_line_a_module_the_one_that_fares_worst():
-    rows = [row("a", {"N": 1}, vgprs=200), row("a", {"N": 2}, vgprs=100, scratch=4), row("a", {"N": 3}, vgprs=150, scratch=4),
-            row("b", {"N": 4}), row("c", {"N": 5}, scratch=9), row("c", {"N": 6}, **dict.fromkeys(isa.STATISTICS), error="died")]
+    rows = [row("a", {"N": 1}, vgprs=200), row("a", {"N": 2}, vgprs=100, scratch=4),
+            row("a", {"N": 3}, vgprs=150, scratch=4), row("b", {"N": 4}), row("c", {"N": 5}, scratch=9),
+            row("c", {"N": 6}, **dict.fromkeys(isa.STATISTICS), error="died")]
     assert [(r["module"], r["constants"]["N"]) for r in isa.worst(rows)] == [("a", 3), ("b", 4), ("c", 6)]
 
 
 def test_the_table_marks_trouble():
     lines = isa.markdown([row("a", {"LOCAL": 64, "ROWS": 4}, vgprs=24, waves=32), row("b", spilled_sgprs=3),
                           row("c", **dict.fromkeys(isa.STATISTICS), error="died")]).splitlines()
-    assert lines[0] == ("| module | device | vgprs | sgprs | spilled_vgprs | spilled_sgprs | scratch | lds | waves | code_size | "
-                        "inverse_throughput | seconds | class | constants |")
+    assert lines[0] == ("| module | device | vgprs | sgprs | spilled_vgprs | spilled_sgprs | scratch | lds | waves | "
+                        "code_size | inverse_throughput | seconds | class | constants |")
     assert lines[2] == "| a | phoenix | 24 | 0 | 0 | 0 | 0 | 0 | 32 | 0 | 0 | 0.1 | scalar | LOCAL=64 ROWS=4 |"
     assert lines[3].startswith("| ! b | phoenix |") and lines[4].startswith("| ! c | phoenix | - | - |")
 
@@ -57,13 +58,14 @@ class Compiler:
     """Stands for the child process: compiles module 0, dies on module 1, compiles module 2."""
 
     def __init__(self):
-        self.head = {"driver": "RADV", "complaints": ["x: y"], "combinations": [[m, "scalar", {"N": i}] for i, m in enumerate("abc")]}
+        combinations = [[m, "scalar", {"N": i}] for i, m in enumerate("abc")]
+        self.head = {"driver": "RADV", "complaints": ["x: y"], "combinations": combinations}
         self.skips = []
 
     def __call__(self, family, icd, options, skip):
         self.skips.append(skip)
         done = {**dict.fromkeys(isa.STATISTICS, skip), "seconds": 0.5}
-        return (-isa.signal.SIGALRM, [self.head, done], "") if skip == 0 else (0, [self.head, done], "")
+        return (0 if skip else -isa.signal.SIGALRM), [self.head, done], ""
 
 
 def test_a_module_that_the_compiler_dies_on_is_named_and_the_rest_goes_on(monkeypatch, capsys):
@@ -71,17 +73,19 @@ def test_a_module_that_the_compiler_dies_on_is_named_and_the_rest_goes_on(monkey
     monkeypatch.setattr(isa, "run_child", compiler)
     rows, complaints = isa.measured("phoenix", "icd.json", None)
     assert compiler.skips == [0, 2] and complaints == ["x: y"]
-    assert [(r["module"], r["vgprs"], r.get("error")) for r in rows] == [("a", 0, None), ("b", None, "more than 60 s"), ("c", 2, None)]
+    assert [(r["module"], r["vgprs"], r.get("error")) for r in rows] == [
+        ("a", 0, None), ("b", None, "more than 60 s"), ("c", 2, None)]
     assert "phoenix: b: the compiler stopped (more than 60 s)" in capsys.readouterr().err
 
 
 def test_json_alone_on_standard_output_and_strict_status(monkeypatch, capsys, tmp_path):
     (tmp_path / "radeon.json").write_text("{}")
     monkeypatch.setattr(isa, "run_child", Compiler())
-    assert isa.main(["--icd", str(tmp_path / "radeon.json"), "--device", "phoenix", "--json", "-", "--strict"]) == 1
+    common = ["--icd", str(tmp_path / "radeon.json"), "--device", "phoenix", "--strict"]
+    assert isa.main([*common, "--json", "-"]) == 1
     rows = json.loads(capsys.readouterr().out)
     assert {"module", "device", *isa.STATISTICS} <= set(rows[0]) and len(rows) == 3
-    assert isa.main(["--icd", str(tmp_path / "radeon.json"), "--device", "phoenix", "--class", "cpu", "--strict"]) == 0
+    assert isa.main([*common, "--class", "cpu"]) == 0
 
 
 @pytest.mark.parametrize("args,words", [

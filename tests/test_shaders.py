@@ -65,5 +65,5 @@ def test_pack_names_missing_arguments():
 
 
 def test_pack_places_values():
-    packed = shaders.manifest()["rms_norm"].pack(dict(x=1, weight=2, y=3, step_params=4, n=5, eps=0.5))
-    assert packed.hex() == ("0100000000000000" "0200000000000000" "0300000000000000" "0400000000000000" "05000000" "0000003f")
+    fields = (shaders.Field("x", "address", "r", 0), shaders.Field("n", "uint", "", 8), shaders.Field("eps", "float", "", 12))
+    assert shaders.Module("m", "", fields, {}).pack(dict(eps=0.5, n=5, x=1)).hex() == "0100000000000000" "05000000" "0000003f"

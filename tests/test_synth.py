@@ -51,7 +51,7 @@ def test_the_model_finds_every_tensor_it_computes_with(written, size, weights):
 
 def test_types_follow_the_weights(written):
     def of(weights):
-        return {n.split(".")[-2] if n.endswith("weight") else n.split(".")[-1]: t.type.name
+        return {n.removesuffix(".weight").split(".")[-1]: t.type.name
                 for n, t in written("tiny-target", weights).tensors.items()}
 
     q4k, f16, f32 = of("q4k"), of("f16"), of("f32")

@@ -14,16 +14,17 @@ from .checks import expect_bytes
 from .heads import expect_heads, tile_spec
 from .profile import Profile
 
-MAX_ROWS = 32      # query rows (heads of a group x tokens) of a tile
-BLOCK_KEYS = 128   # keys between two visits of the output, unless one tile is more
-# On lavapipe loads from buffers decide: at 32 rows they are half of the time. 64 rows gain another 10 %, but
-# the driver compiles them for 12 seconds (32: 4, 16: 2). Output kept in y between blocks: a third slower.
+MAX_ROWS = {"cpu": 32, "scalar": 16}  # query rows (heads of a group x tokens) of a tile, by device class
+BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
+# On lavapipe (Mesa 22.3.6) loads from buffers are more than half of the time at 32 rows. 64 rows gain about
+# another 10 %, but the driver then compiles for 12 seconds or more of processor time (32 rows: 5, 16: 2).
+# Accumulating in an array that is also indexed by a variable: a third slower than copying it in and out.
 
 
-def tile_rows(rows: int, group: int) -> int:
+def tile_rows(profile: Profile, rows: int, group: int) -> int:
     """Query rows of a tile: exact when they are few (decode), else 16 or 32; few sizes, few pipelines."""
     n = rows * group
-    return n if n <= 8 else 16 if n <= 16 else MAX_ROWS
+    return n if n <= 8 else 16 if n <= 16 else MAX_ROWS.get(profile.name, 16)
 
 
 def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *,
@@ -42,7 +43,7 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     if gate is not None:
         expect_bytes("attention", gate=(gate, 2 * flat))
     group = heads // kv_heads
-    tile = tile_rows(rows, group)
+    tile = tile_rows(profile, rows, group)
     args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step,
                 heads=heads, kv_heads=kv_heads, context=context, scale=dim**-0.5)
     spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup)),

@@ -11,12 +11,15 @@ MAX_INDEX = 2**31    # elements of one buffer: shaders index with 32 bits
 
 def expect_heads(kernel: str, heads: int, kv_heads: int, dim: int, context: int, rows: int = 1) -> None:
     """Raise ValueError unless heads can be grouped, the head dimension fits and indices stay in range."""
+    if min(heads, kv_heads, rows) < 1:
+        raise ValueError(f"{kernel}: {heads} heads, {kv_heads} KV heads, {rows} rows: expected at "
+                         "least 1 of each")
     expect_multiple(kernel, heads=(heads, kv_heads), dim=(dim, 8))
     if not 0 < dim <= MAX_DIM:
         raise ValueError(f"{kernel}: dim is {dim}, expected 8 to {MAX_DIM}")
     if context < 1 or max(kv_heads * dim * context, heads * context, 2 * rows * heads * dim) >= MAX_INDEX:
-        raise ValueError(f"{kernel}: {kv_heads} KV heads of {dim} by context {context}, {rows} rows of {heads} "
-                         f"heads: expected fewer than {MAX_INDEX} elements a buffer")
+        raise ValueError(f"{kernel}: {kv_heads} KV heads of {dim} by context {context}, {rows} rows of "
+                         f"{heads} heads: expected fewer than {MAX_INDEX} elements a buffer")
 
 
 def tile_spec(profile: Profile, rows: int, dim: int) -> dict[str, int]:

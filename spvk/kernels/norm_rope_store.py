@@ -72,10 +72,10 @@ def norm_rope_store(profile: Profile, q_in: Buffer, k_in: Buffer, v_in: Buffer, 
         raise ValueError(f"norm_rope_store: rotary {rotary} of {dim}, pairing {pairing!r}: expected an even "
                          "number of components, half or adjacent")
     kv, cache = 4 * rows * kv_heads * dim, 4 * kv_heads * context * dim
-    expect_bytes("norm_rope_store", q_in=(q_in, 4 * rows * heads * dim * (2 if gated else 1)), k_in=(k_in,
-                                                                                                     kv),
-                 v_in=(v_in, kv), q_out=(q_out, 4 * rows * heads * dim), k_cache=(k_cache, cache),
-                 v_cache=(v_cache, cache), positions=(positions, 4 * rows), phases=(phases, 4 * rotary),
+    expect_bytes("norm_rope_store", q_in=(q_in, 4 * rows * heads * dim * (2 if gated else 1)),
+                 k_in=(k_in, kv), v_in=(v_in, kv), q_out=(q_out, 4 * rows * heads * dim),
+                 k_cache=(k_cache, cache), v_cache=(v_cache, cache),
+                 positions=(positions, 4 * rows), phases=(phases, 4 * rotary),
                  **{n: (w, 4 * dim) for n, w in (("q_weight", q_weight), ("k_weight", k_weight))
                     if w is not None})
     args = dict(q_in=q_in, k_in=k_in, v_in=v_in, q_weight=q_weight or q_in, k_weight=k_weight or k_in,

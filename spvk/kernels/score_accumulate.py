@@ -18,8 +18,9 @@ def score_accumulate(profile: Profile, row: Buffer, importance: Buffer, step: Bu
     In score row 0 (step.row) the sum starts anew. Raises ValueError when a buffer is too small.
     """
     expect_bytes("score_accumulate", row=(row, 4 * context), importance=(importance, 4 * context))
-    return Dispatch("score_accumulate", (-(-context // KEYS), 1, 1), dict(row=row, importance=importance,
-                    step_params=step, context=context), {"LOCAL": profile.local, "KEYS": KEYS}, flops=context)
+    args = dict(row=row, importance=importance, step_params=step, context=context)
+    return Dispatch("score_accumulate", (-(-context // KEYS), 1, 1), args,
+                    {"LOCAL": profile.local, "KEYS": KEYS}, flops=context)
 
 
 def reference(rows: np.ndarray) -> np.ndarray:

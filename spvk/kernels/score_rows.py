@@ -22,9 +22,8 @@ def score_rows(profile: Profile, q: Buffer, k_cache: Buffer, stats: Buffer, out:
     expect_bytes("score_rows", out=(out, 4 * heads * context))
     args = dict(q=q, k=k_cache, stats=stats, y=out, step_params=step, heads=heads, context=context,
                 span=score_span(context), splits=score_splits(context), scale=dim**-0.5)
-    return Dispatch("score_rows", (score_splits(context), kv_heads, 1), args, tile_spec(profile,
-                                                                                        heads // kv_heads, dim),
-                    flops=2 * dim * heads * context)
+    return Dispatch("score_rows", (score_splits(context), kv_heads, 1), args,
+                    tile_spec(profile, heads // kv_heads, dim), flops=2 * dim * heads * context)
 
 
 def reference(q: np.ndarray, k_cache: np.ndarray, keys: int) -> np.ndarray:

@@ -70,5 +70,5 @@ def reference(q: np.ndarray, k_cache: np.ndarray, keys: int) -> np.ndarray:
     """stats [heads, used splits, 2] of one query q [heads, dim], in float64."""
     span, s = score_span(k_cache.shape[1]), scores(q, k_cache, keys)
     parts = [s[:, i:i + span] for i in range(0, keys, span)]
-    return np.stack([np.stack([p.max(-1), np.exp(p - p.max(-1, keepdims=True)).sum(-1)], -1) for p in parts],
-                    1)
+    tops = [p.max(-1) for p in parts]
+    return np.stack([np.stack([m, np.exp(p - m[:, None]).sum(-1)], -1) for p, m in zip(parts, tops)], 1)

@@ -3,7 +3,7 @@ import pytest
 
 from conftest import assert_close
 from spvk.kernels.attention import attention, reference, tile_rows
-from spvk.kernels.profile import Profile
+from spvk.kernels.profile import CPU, Profile
 from spvk.recording import Buffer
 
 SCALAR = Profile("scalar", 32, 64)  # several subgroups a workgroup on a device with 8 lanes
@@ -103,12 +103,13 @@ def test_nan_is_not_hidden(bench):
 
 
 def test_tiles_are_of_few_sizes():
-    assert [tile_rows(1, 4), tile_rows(1, 1), tile_rows(3, 3), tile_rows(16, 1), tile_rows(17, 1),
-            tile_rows(512, 4)] == \
-        [4, 1, 16, 16, 32, 32]
+    cases = [(1, 4), (1, 1), (3, 3), (16, 1), (17, 1), (512, 4)]
+    assert [tile_rows(CPU, *c) for c in cases] == [4, 1, 16, 16, 32, 32]
+    assert [tile_rows(SCALAR, *c) for c in cases] == [4, 1, 16, 16, 16, 16]
 
 
 @pytest.mark.parametrize("change,message", [
+    ({"heads": 0}, "attention: 0 heads, 2 KV heads, 1 rows: expected at least 1 of each"),
     ({"heads": 3}, "attention: heads is 3, expected a multiple of 2"),
     ({"dim": 12}, "attention: dim is 12, expected a multiple of 8"),
     ({"dim": 264}, "attention: dim is 264, expected 8 to 256"),

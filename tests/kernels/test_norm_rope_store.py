@@ -43,8 +43,8 @@ class Store:
 
 @pytest.mark.parametrize("local", [8, 64])
 @pytest.mark.parametrize("heads,kv_heads,dim,rotary,gated,pairing,norms", [
-    (4, 2, 64, 64, False, "adjacent", False), (3, 1, 72, 20, True, "half", True), (4, 1, 256, 64, True,
-                                                                                   "half", True)])
+    (4, 2, 64, 64, False, "adjacent", False), (3, 1, 72, 20, True, "half", True),
+    (4, 1, 256, 64, True, "half", True)])
 def test_matches_twin(bench, heads, kv_heads, dim, rotary, gated, pairing, norms, local):
     rng, rows = np.random.default_rng(1), len(POSITIONS)
     weights = [rng.normal(size=dim).astype(np.float32) if norms else None for _ in range(2)]
@@ -52,8 +52,8 @@ def test_matches_twin(bench, heads, kv_heads, dim, rotary, gated, pairing, norms
     store = Store(bench, heads, kv_heads, dim, rows + 5, rotary, gated=gated, pairing=pairing, **options)
     q, k, v = data(rows, heads, kv_heads, dim, gated)
     out = store.run(q, k, v, POSITIONS, past=3, profile=Profile("cpu", 8, local))
-    ref = [reference(x, POSITIONS, store.phases, 1e-6, w, pairing) for x, w in zip((q[..., :dim], k),
-                                                                                   weights)]
+    ref = [reference(x, POSITIONS, store.phases, 1e-6, w, pairing) for x, w in
+           zip((q[..., :dim], k), weights)]
     assert_close(out, ref[0], 1e-13, "queries")
     assert_close(store.cache(0)[:, 3:3 + rows], ref[1].transpose(1, 0, 2), 1e-13, "keys")
     assert np.array_equal(store.cache(1)[:, 3:3 + rows], v.transpose(1, 0, 2))
@@ -65,8 +65,8 @@ def test_phases_are_exact_at_any_position(bench):
     """Unit vectors come out as (cos, sin) of the exact angle within 1e-7, at far positions too."""
     rotary = 64
     store = Store(bench, 1, 1, rotary, 2048, rotary)
-    positions = np.concatenate([POSITIONS, np.random.default_rng(3).integers(0, 2**20, 1500,
-                                                                             dtype=np.uint32)])
+    far = np.random.default_rng(3).integers(0, 2**20, 1500).astype(np.uint32)
+    positions = np.concatenate([POSITIONS, far])
     one = np.zeros((len(positions), 1, rotary), np.float32)
     one[..., :rotary // 2] = 1
     out = store.run(one, one, one, positions).astype(np.float64)[:, 0]

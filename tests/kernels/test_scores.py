@@ -36,9 +36,9 @@ class Layer:
         return stats_of.score_stats(self.profile, self.q, self.k, self.stats, self.step, **self.sizes)
 
     def rows(self):
-        self.bench.run(self.first_pass(), rows_of.score_rows(self.profile, self.q, self.k, self.stats,
-                                                             self.out, self.step,
-                                                             **self.sizes))
+        second = rows_of.score_rows(self.profile, self.q, self.k, self.stats, self.out, self.step,
+                                    **self.sizes)
+        self.bench.run(self.first_pass(), second)
         return self.bench.get(self.out, self.heads, self.context)
 
     def max_into(self, row, first):
@@ -95,8 +95,8 @@ def test_max_over_layers_and_heads(bench, workgroups):
     row, ref = bench.empty(context), None
     for layer in range(3):
         q, k = data(3, 8, 2, 64, context, n, seed=layer)
-        bench.run(Layer(bench, q, k, n - 3, prompt=prompt, profile=workgroups).max_into(row,
-                                                                                        first=layer == 0))
+        layers = Layer(bench, q, k, n - 3, prompt=prompt, profile=workgroups)
+        bench.run(layers.max_into(row, first=layer == 0))
         ref = maximum.reference(q[-1], k, n, prompt, ref)
     got = bench.get(row, context)
     assert np.abs(got[:prompt] - ref).max() <= 1e-6 and np.isnan(got[prompt:]).all()
@@ -143,16 +143,15 @@ def test_accumulate(bench, local):
     rows = np.random.default_rng(0).integers(0, 1000, (3, context)).astype(np.float32)
     importance = bench.empty(context)
     for i, row in enumerate(rows):
-        bench.run(accumulate.score_accumulate(profile, bench.put(row), importance, bench.step(1,
-                                                                                              prompt=prompt, row=i),
-                                              context=context))
+        step = bench.step(1, prompt=prompt, row=i)
+        bench.run(accumulate.score_accumulate(profile, bench.put(row), importance, step, context=context))
     got = bench.get(importance, context)
     assert np.array_equal(got[:prompt], accumulate.reference(rows)[:prompt]) and np.isnan(got[prompt:]).all()
 
 
 @pytest.mark.parametrize("context,span,splits", [
-    (1, 256, 1), (256, 256, 1), (257, 256, 2), (4096, 256, 16), (65536, 256, 256), (65537, 512, 129), (2**18,
-                                                                                                       1024, 256)])
+    (1, 256, 1), (256, 256, 1), (257, 256, 2), (4096, 256, 16), (65536, 256, 256), (65537, 512, 129),
+    (2**18, 1024, 256)])
 def test_ranges(context, span, splits):
     assert (stats_of.score_span(context), stats_of.score_splits(context)) == (span, splits)
     assert stats_of.stats_bytes(8, context) == 64 * splits
