@@ -61,8 +61,8 @@ void main() {
     uint64_t w_at = row_address(w, min(column0 + half_id, n - 1), row_bytes);
     uint64_t x_at = uint64_t(x) + uint64_t(min(row0 + (half_id >> 1), tokens - 1)) * uint64_t(4 * k);
     uint tile_x = id & 15u, tile_w = id >> 4;  // 16 x 16 threads, each with 4 rows and 2 x 4 columns
-    vec4 acc[4][2];
-    [[unroll]] for (int r = 0; r < 4; r++) acc[r][0] = acc[r][1] = vec4(0.0);
+    vec4 acc[4][2], total[4][2];
+    [[unroll]] for (int r = 0; r < 4; r++) acc[r][0] = acc[r][1] = total[r][0] = total[r][1] = vec4(0.0);
 
     for (uint k0 = 0; k0 < k; k0 += DEPTH) {
         if (id < 128) load_weights(w_at, half_id, k0);
@@ -76,12 +76,17 @@ void main() {
             }
         }
         barrier();
+        if ((k0 + DEPTH) % 256 == 0)  // two short chains round less than one long one
+            [[unroll]] for (int r = 0; r < 4; r++) [[unroll]] for (int i = 0; i < 2; i++) {
+                total[r][i] += acc[r][i];
+                acc[r][i] = vec4(0.0);
+            }
     }
     for (int r = 0; r < 4; r++) for (int j = 0; j < 8; j++) {
         uint row = row0 + 4 * tile_x + r, column = column0 + 64 * (j >> 2) + 4 * tile_w + (j & 3);
         if (row < tokens && column < n) {
             uint at = row * stride + first + column;
-            float sum = acc[r][j >> 2][j & 3];
+            float sum = total[r][j >> 2][j & 3] + acc[r][j >> 2][j & 3];
             y.v[at] = ACCUMULATE != 0 ? y.v[at] + sum : sum;
         }
     }

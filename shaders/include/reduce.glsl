@@ -4,12 +4,12 @@ shared float reduce_scratch[64];  // one slot a subgroup; a workgroup has at mos
 
 float subgroup_total(float x) {
     // Shuffles cost a third of subgroupAdd on software drivers, and give every device one summation order.
-    for (uint step = 1; step < gl_SubgroupSize; step <<= 1) x += subgroupShuffleXor(x, step);
+    for (uint step = 1; step < min(gl_SubgroupSize, gl_WorkGroupSize.x); step <<= 1) x += subgroupShuffleXor(x, step);
     return x;
 }
 
 float subgroup_largest(float x) {
-    for (uint step = 1; step < gl_SubgroupSize; step <<= 1) x = max(x, subgroupShuffleXor(x, step));
+    for (uint step = 1; step < min(gl_SubgroupSize, gl_WorkGroupSize.x); step <<= 1) x = max(x, subgroupShuffleXor(x, step));
     return x;
 }
 

@@ -14,7 +14,7 @@ from .checks import expect_bytes
 from .heads import expect_heads, tile_spec
 from .profile import Profile
 
-MAX_ROWS = {"cpu": 32, "scalar": 16}  # query rows (heads of a group x tokens) of a tile, by device class
+MAX_ROWS = {"cpu": 32, "scalar": 4}  # query rows (heads of a group x tokens) of a tile, by device class
 BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
 # On lavapipe (Mesa 22.3.6) loads from buffers are more than half of the time at 32 rows. 64 rows gain about
 # another 10 %, but the driver then compiles for 12 seconds or more of processor time (32 rows: 5, 16: 2).
@@ -22,9 +22,12 @@ BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is mo
 
 
 def tile_rows(profile: Profile, rows: int, group: int) -> int:
-    """Query rows of a tile: exact when they are few (decode), else 16 or 32; few sizes, few pipelines."""
-    n = rows * group
-    return n if n <= 8 else 16 if n <= 16 else MAX_ROWS.get(profile.name, 16)
+    """Query rows of a tile: exact when they are few (decode), else few sizes, hence few pipelines.
+
+    On RDNA3 four rows need 96 registers; eight need 152, and a row then takes 1.7 times as long.
+    """
+    n, most = rows * group, MAX_ROWS[profile.name]
+    return min(most, n if n <= 8 else 16 if n <= 16 else most)
 
 
 def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *,

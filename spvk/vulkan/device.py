@@ -166,7 +166,11 @@ class Device:
             fence = self.fence if i == count - 1 else ffi.NULL
             check(lib.vkQueueSubmit(self.queue, 1, infos + i, fence), f"submitting work to {self.info.name}")
         fences = ffi.new("VkFence[]", [self.fence])
-        check(lib.vkWaitForFences(self.handle, 1, fences, 1, WAIT_NS * count), f"waiting for {self.info.name}")
+        result = lib.vkWaitForFences(self.handle, 1, fences, 1, WAIT_NS * count)
+        if result != vk.VK_SUCCESS:
+            lib.vkDeviceWaitIdle(self.handle)  # nothing may be freed while the device still works on it
+            lib.vkResetFences(self.handle, 1, fences)
+        check(result, f"waiting for {self.info.name}")
         check(lib.vkResetFences(self.handle, 1, fences), "resetting a fence")
 
     def copy(self, source, source_offset: int, target, target_offset: int, nbytes: int) -> None:
