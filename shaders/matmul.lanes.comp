@@ -52,8 +52,8 @@ void main() {
         w_at[j] = row_address(w, min(column0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
     [[unroll]] for (int i = 0; i < GROUPS; i++)
         x_at[i] = uint64_t(x) + uint64_t(min(row0 + 8 * i + lane, tokens - 1)) * uint64_t(4 * k);
-    float acc[ROWS][WIDE], total[ROWS][WIDE];
-    [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) acc[r][j] = total[r][j] = 0.0;
+    float acc[ROWS][WIDE], total[ROWS][WIDE], lost[ROWS][WIDE];
+    [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) acc[r][j] = total[r][j] = lost[r][j] = 0.0;
 
     for (uint b = 0; b < k / BLOCK; b++) {
         Block block[WIDE];
@@ -68,19 +68,17 @@ void main() {
                 STEP_LOOP for (uint h = 0; h < CHUNK / 8; h++)
                     step8(chunk, h, x_at, 4 * (b * BLOCK + u * UNIT + c * CHUNK + h * 8), acc);
             }
+            if (END_OF_SUM(b * (BLOCK / UNIT) + u))
+                [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++)
+                    add_exactly(total[r][j], lost[r][j], acc[r][j]);
         }
         [[unroll]] for (int j = 0; j < WIDE; j++) w_at[j] += BLOCK_BYTES;
-        if (END_OF_SUM(b))
-            [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) {
-                total[r][j] += acc[r][j];
-                acc[r][j] = 0.0;
-            }
     }
     [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) {
         uint column = column0 + j * gl_WorkGroupSize.x;
         if (row0 + r < tokens && column < n) {
             uint at = (row0 + r) * stride + first + column;
-            float sum = total[r][j] + acc[r][j];
+            float sum = total[r][j] + (lost[r][j] + acc[r][j]);
             y.v[at] = ACCUMULATE != 0 ? y.v[at] + sum : sum;
         }
     }

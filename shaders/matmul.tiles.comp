@@ -76,7 +76,7 @@ void main() {
             }
         }
         barrier();
-        if ((k0 + DEPTH) % 256 == 0)  // two short chains round less than one long one
+        if ((k0 + DEPTH) % 64 == 0)  // two short chains round less than one long one
             [[unroll]] for (int r = 0; r < 4; r++) [[unroll]] for (int i = 0; i < 2; i++) {
                 total[r][i] += acc[r][i];
                 acc[r][i] = vec4(0.0);

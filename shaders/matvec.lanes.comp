@@ -53,8 +53,8 @@ void main() {
     [[unroll]] for (int j = 0; j < WIDE; j++)
         at[j] = row_address(w, min(row0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
     uint64_t x_at = uint64_t(x) + (gl_SubgroupInvocationID & 7u) * (CHUNK / 2);
-    float acc[WIDE], total[WIDE];
-    [[unroll]] for (int j = 0; j < WIDE; j++) acc[j] = total[j] = 0.0;
+    float acc[WIDE], total[WIDE], lost[WIDE];
+    [[unroll]] for (int j = 0; j < WIDE; j++) acc[j] = total[j] = lost[j] = 0.0;
 
     for (uint b = 0; b < k / BLOCK; b++) {
         Block block[WIDE];
@@ -69,17 +69,14 @@ void main() {
                 add_chunk(chunk, x_at, acc);
                 x_at += 4 * CHUNK;
             }
+            if (END_OF_SUM(b * (BLOCK / UNIT) + u))
+                [[unroll]] for (int j = 0; j < WIDE; j++) add_exactly(total[j], lost[j], acc[j]);
         }
         [[unroll]] for (int j = 0; j < WIDE; j++) at[j] += BLOCK_BYTES;
-        if (END_OF_SUM(b))
-            [[unroll]] for (int j = 0; j < WIDE; j++) {
-                total[j] += acc[j];
-                acc[j] = 0.0;
-            }
     }
     [[unroll]] for (int j = 0; j < WIDE; j++) {
         uint row = row0 + j * gl_WorkGroupSize.x;
-        float sum = total[j] + acc[j];
+        float sum = total[j] + (lost[j] + acc[j]);
         if (row < n) y.v[first + row] = ACCUMULATE != 0 ? y.v[first + row] + sum : sum;
     }
 }

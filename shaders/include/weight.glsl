@@ -58,9 +58,17 @@
 #define STEP_LOOP [[dont_unroll]]
 #endif
 
-// Sums run along 256 elements of k, then over those sums: two short chains round less than one long one
-// (a third of the squared error at k = 1024).
-#define END_OF_SUM(block) ((block + 1) % (256 / BLOCK) == 0)
+// Sums run along 64 elements of k; those sums are added up with what each addition loses (Knuth's TwoSum),
+// so that rounding does not grow with k. `unit` counts units from the start of the row.
+#define END_OF_SUM(unit) (((unit + 1) * UNIT) % 64 == 0)
+void add_exactly(inout float total, inout float lost, inout float x) {
+    precise float sum = total + x;
+    precise float back = sum - total;
+    precise float error = (total - (sum - back)) + (x - back);
+    lost += error;
+    total = sum;
+    x = 0.0;
+}
 
 uint64_t row_address(InU64 matrix, uint row, uint row_bytes) {
     return uint64_t(matrix) + uint64_t(row) * uint64_t(row_bytes);
