@@ -105,7 +105,7 @@ def test_nan_is_not_hidden(bench):
 def test_tiles_are_of_few_sizes():
     cases = [(1, 4), (1, 1), (3, 3), (16, 1), (17, 1), (512, 4)]
     assert [tile_rows(CPU, *c) for c in cases] == [4, 1, 16, 16, 32, 32]
-    assert [tile_rows(SCALAR, *c) for c in cases] == [4, 1, 16, 16, 16, 16]
+    assert [tile_rows(SCALAR, *c) for c in cases] == [4, 1, 4, 4, 4, 4]
 
 
 @pytest.mark.parametrize("change,message", [
