@@ -69,8 +69,10 @@ def push_fields(stem: str, text: str) -> list[list]:
             continue
         access = {"In": "r", "Out": "w", "InOut": "rw"}.get(re.match(r"(InOut|In|Out)?", type_name).group(0))
         if access is None or offset % 8:
-            sys.exit(f"{stem}.comp: push constant `{type_name} {name}`: expected In…, Out… or InOut… references "
-                     "before all numbers")
+            sys.exit(
+                f"{stem}.comp: push constant `{type_name} {name}`: expected In…, Out… or InOut… references "
+                "before all numbers"
+            )
         fields.append([name, "address", access, offset])
         offset += 8
     if offset > 128:
@@ -87,15 +89,33 @@ def spec_constants(text: str) -> dict[str, int]:
 
 def describe(shaders, stem: str, defines: tuple[str, ...]) -> dict:
     texts = sources(stem)
-    return {"sha256": shaders.source_hash(texts, defines), "push": push_fields(stem, texts[0]),
-            "spec": spec_constants("\n".join(texts))}
+    return {
+        "sha256": shaders.source_hash(texts, defines),
+        "push": push_fields(stem, texts[0]),
+        "spec": spec_constants("\n".join(texts)),
+    }
 
 
 def compile_one(name: str, stem: str, defines: tuple[str, ...], out: Path) -> None:
-    target, final = out / f"{name}.spv.tmp", out / f"{name}.spv"  # renamed whole: a program may be reading the old one
-    command = [tool("glslangValidator"), "-V", "--target-env", "vulkan1.2", "--quiet", "-o", str(target),
-               *(f"-D{d}" for d in defines), str(HERE / f"{stem}.comp")]
-    for step in (command, [tool("spirv-val"), "--target-env", "vulkan1.2", "--scalar-block-layout", str(target)]):
+    target, final = (
+        out / f"{name}.spv.tmp",
+        out / f"{name}.spv",
+    )  # renamed whole: a program may be reading the old one
+    command = [
+        tool("glslangValidator"),
+        "-V",
+        "--target-env",
+        "vulkan1.2",
+        "--quiet",
+        "-o",
+        str(target),
+        *(f"-D{d}" for d in defines),
+        str(HERE / f"{stem}.comp"),
+    ]
+    for step in (
+        command,
+        [tool("spirv-val"), "--target-env", "vulkan1.2", "--scalar-block-layout", str(target)],
+    ):
         done = subprocess.run(step, capture_output=True, text=True)
         if done.returncode:
             target.unlink(missing_ok=True)
@@ -136,5 +156,8 @@ def attempt(*args) -> str | None:
 if __name__ == "__main__":
     checking = sys.argv[1:] == ["--check"]
     stale = build(check=checking)
-    print(f"{len(stale)} modules {'stale' if checking else 'compiled'}" + (": " + ", ".join(stale) if checking and stale else ""))
+    print(
+        f"{len(stale)} modules {'stale' if checking else 'compiled'}"
+        + (": " + ", ".join(stale) if checking and stale else "")
+    )
     sys.exit(1 if checking and stale else 0)

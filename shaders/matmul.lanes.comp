@@ -53,7 +53,8 @@ void main() {
     [[unroll]] for (int i = 0; i < GROUPS; i++)
         x_at[i] = uint64_t(x) + uint64_t(min(row0 + 8 * i + lane, tokens - 1)) * uint64_t(4 * k);
     float acc[ROWS][WIDE], total[ROWS][WIDE], lost[ROWS][WIDE];
-    [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++) acc[r][j] = total[r][j] = lost[r][j] = 0.0;
+    [[unroll]] for (int r = 0; r < ROWS; r++)
+        [[unroll]] for (int j = 0; j < WIDE; j++) acc[r][j] = total[r][j] = lost[r][j] = 0.0;
 
     for (uint b = 0; b < k / BLOCK; b++) {
         Block block[WIDE];

@@ -13,8 +13,16 @@ from .errors import SpvkError
 MODEL_PATH = click.Path(path_type=str)
 PROMPT_OPTIONS = (
     click.option("-p", "--prompt", metavar="TEXT", help="The prompt itself."),
-    click.option("-f", "--file", "prompt_file", metavar="FILE", help="Read the prompt from FILE (UTF-8; - is standard input)."),
-    click.option("--tokens", "tokens_file", metavar="FILE.npy", help="Token ids, a one-dimensional integer array."),
+    click.option(
+        "-f",
+        "--file",
+        "prompt_file",
+        metavar="FILE",
+        help="Read the prompt from FILE (UTF-8; - is standard input).",
+    ),
+    click.option(
+        "--tokens", "tokens_file", metavar="FILE.npy", help="Token ids, a one-dimensional integer array."
+    ),
     click.option("--raw", is_flag=True, help="The prompt goes in as it is, without the chat template."),
     click.option("--system", metavar="TEXT", help="System message for the chat template."),
 )
@@ -24,11 +32,15 @@ POLICY_OPTIONS = (
     click.option("--mass", type=float, help="Mass mode: share of the summed score to keep [0.85]."),
     click.option("--keep", type=float, help="Chunk mode: fraction of the chunks to keep [0.3]."),
     click.option("--max-keep", type=int, metavar="N", help="Keep at most N tokens."),
-    click.option("--window", type=int, metavar="N", help="Score in overlapping windows of N tokens [the whole prompt]."),
+    click.option(
+        "--window", type=int, metavar="N", help="Score in overlapping windows of N tokens [the whole prompt]."
+    ),
     click.option("--lookahead", type=int, metavar="N", help="Tokens the draft decodes while scoring [8]."),
 )
 DEVICE = click.option("--device", metavar="NAME|INDEX", help="Vulkan device, see `spvk devices`.")
-BATCH = click.option("-b", "--batch", type=int, default=512, show_default=True, metavar="N", help="Tokens read at once.")
+BATCH = click.option(
+    "-b", "--batch", type=int, default=512, show_default=True, metavar="N", help="Tokens read at once."
+)
 
 
 def with_options(*options):
@@ -36,6 +48,7 @@ def with_options(*options):
         for option in reversed(options):
             command = option(command)
         return command
+
     return apply
 
 
@@ -46,16 +59,56 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("-m", "--target", "--model", type=MODEL_PATH, required=True, metavar="GGUF", help="The model that answers.")
-@click.option("-md", "--draft", type=MODEL_PATH, metavar="GGUF", help="The small model that scores; needed unless --mode off.")
+@click.option(
+    "-m",
+    "--target",
+    "--model",
+    type=MODEL_PATH,
+    required=True,
+    metavar="GGUF",
+    help="The model that answers.",
+)
+@click.option(
+    "-md",
+    "--draft",
+    type=MODEL_PATH,
+    metavar="GGUF",
+    help="The small model that scores; needed unless --mode off.",
+)
 @with_options(*PROMPT_OPTIONS)
-@click.option("-n", "--predict", type=click.IntRange(0), default=32, show_default=True, metavar="N", help="Tokens to decode.")
-@click.option("-c", "--ctx-size", type=click.IntRange(1), metavar="N", help="Limit on prompt and answer [the model's].")
+@click.option(
+    "-n",
+    "--predict",
+    type=click.IntRange(0),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Tokens to decode.",
+)
+@click.option(
+    "-c", "--ctx-size", type=click.IntRange(1), metavar="N", help="Limit on prompt and answer [the model's]."
+)
 @with_options(*POLICY_OPTIONS)
 @BATCH
 @DEVICE
-@click.option("--json", "json_file", metavar="FILE|-", help="Write the report as JSON (- is standard output, alone).")
-def prefill(target, draft, prompt, prompt_file, tokens_file, raw, system, predict, ctx_size, batch, device, json_file, **policy):
+@click.option(
+    "--json", "json_file", metavar="FILE|-", help="Write the report as JSON (- is standard output, alone)."
+)
+def prefill(
+    target,
+    draft,
+    prompt,
+    prompt_file,
+    tokens_file,
+    raw,
+    system,
+    predict,
+    ctx_size,
+    batch,
+    device,
+    json_file,
+    **policy,
+):
     """Score the prompt with the draft, prefill the target with what matters, decode the answer."""
     from . import job, show
     from .specprefill import Settings
@@ -64,16 +117,40 @@ def prefill(target, draft, prompt, prompt_file, tokens_file, raw, system, predic
     source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
     job.require_writable(json_file)
     with show.Screen(quiet_stdout=json_file == "-") as screen:
-        report = job.run_prefill(target, draft, source, settings, predict=predict, context=ctx_size, batch=batch,
-                                 device=device, screen=screen)
+        report = job.run_prefill(
+            target,
+            draft,
+            source,
+            settings,
+            predict=predict,
+            context=ctx_size,
+            batch=batch,
+            device=device,
+            screen=screen,
+        )
     job.write_json(json_file, report)
 
 
 @cli.command()
 @click.argument("model", type=MODEL_PATH)
-@click.option("--tokens", "tokens_file", required=True, metavar="FILE.npy", help="Token ids, a one-dimensional integer array.")
-@click.option("--positions", "positions_file", metavar="FILE.npy", help="Their positions, increasing [0, 1, …].")
-@click.option("--lookahead", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Greedy tokens to decode after the prompt.")
+@click.option(
+    "--tokens",
+    "tokens_file",
+    required=True,
+    metavar="FILE.npy",
+    help="Token ids, a one-dimensional integer array.",
+)
+@click.option(
+    "--positions", "positions_file", metavar="FILE.npy", help="Their positions, increasing [0, 1, …]."
+)
+@click.option(
+    "--lookahead",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Greedy tokens to decode after the prompt.",
+)
 @BATCH
 @DEVICE
 @click.option("-o", "--output", required=True, metavar="OUT.npz")
@@ -82,7 +159,9 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
     from . import job
 
     job.require_writable(output)
-    job.run_dump(model, tokens_file, positions_file, lookahead=lookahead, batch=batch, device=device, output=output)
+    job.run_dump(
+        model, tokens_file, positions_file, lookahead=lookahead, batch=batch, device=device, output=output
+    )
 
 
 @cli.command()
@@ -105,8 +184,12 @@ def devices():
 @cli.command()
 @click.argument("size")
 @click.argument("out", type=MODEL_PATH, metavar="OUT.gguf")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="The same seed gives the same file.")
-@click.option("--weights", default="q4k", show_default=True, metavar="q4k|f16|f32", help="Type of the matrices.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, metavar="N", help="The same seed gives the same file."
+)
+@click.option(
+    "--weights", default="q4k", show_default=True, metavar="q4k|f16|f32", help="Type of the matrices."
+)
 def synth(size, out, seed, weights):
     """Write a model with random weights, to measure speed with: SIZE is 0.8b, 4b, tiny-draft or tiny-target."""
     from . import synth

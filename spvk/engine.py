@@ -11,7 +11,7 @@ import numpy as np
 from .errors import SpvkError
 from .model import Model
 from .models.builder import Capture
-from .session import Session, check_tokens
+from .session import Session, check_tokens, prepare
 from .specprefill import Selection, Settings, Timings, choose, join, keep_all, require_finite
 from .specprefill.windows import windows
 
@@ -33,7 +33,9 @@ class Result:
     settings: Settings
 
 
-def score(draft: Model, tokens: Sequence[int], settings: Settings, *, batch: int = BATCH, progress: Progress = quiet) -> np.ndarray:
+def score(
+    draft: Model, tokens: Sequence[int], settings: Settings, *, batch: int = BATCH, progress: Progress = quiet
+) -> np.ndarray:
     """Importance of every prompt token, float64 [n]: SpecPrefill (arXiv 2502.02789), description 3.1.
 
     The draft reads the prompt, window by window, then decodes `settings.lookahead` tokens greedily; each of
@@ -48,13 +50,21 @@ def score(draft: Model, tokens: Sequence[int], settings: Settings, *, batch: int
     with Session(draft, longest + settings.lookahead, batch, Capture(importance=True)) as session:
         for w in parts:
             session.reset()
-            scores.append(score_window(session, tokens[w.start:w.end], settings.lookahead,
-                                       lambda n, base=done: progress("score", base + n, sum(w.end - w.start for w in parts))))
+            scores.append(
+                score_window(
+                    session,
+                    tokens[w.start : w.end],
+                    settings.lookahead,
+                    lambda n, base=done: progress("score", base + n, sum(w.end - w.start for w in parts)),
+                )
+            )
             done += w.end - w.start
     return join(parts, scores)
 
 
-def score_window(session: Session, tokens: np.ndarray, lookahead: int, progress: Callable[[int], None]) -> np.ndarray:
+def score_window(
+    session: Session, tokens: np.ndarray, lookahead: int, progress: Callable[[int], None]
+) -> np.ndarray:
     """Importance of one window's tokens, float32 [n]."""
     try:
         token = session.prefill(tokens, progress=progress)
@@ -78,38 +88,62 @@ def locate_nan(model: Model, tokens: np.ndarray) -> str:
     return f"layer {bad[0]} (blk.{bad[0]})" if bad.size else "the output head"
 
 
-def prefill(target: Model, draft: Model | None, tokens: Sequence[int], settings: Settings, *, predict: int = 32,
-            batch: int = BATCH, context: int | None = None, load_ms: float = 0.0, stop: Sequence[int] = (),
-            on_token: Callable[[int], None] = lambda token: None, progress: Progress = quiet) -> Result:
+def prefill(
+    target: Model,
+    draft: Model | None,
+    tokens: Sequence[int],
+    settings: Settings,
+    *,
+    predict: int = 32,
+    batch: int = BATCH,
+    context: int | None = None,
+    load_ms: float = 0.0,
+    stop: Sequence[int] = (),
+    on_token: Callable[[int], None] = lambda token: None,
+    progress: Progress = quiet,
+) -> Result:
     """The main job: score with the draft, select, prefill the target with what matters, decode greedily.
 
     tokens: integers [n]. At most `predict` tokens are decoded, fewer when one of `stop` comes; `on_token`
-    gets each as it is known. `context` limits prompt and answer together (default: the target's own).
+    gets each as it is known. `load_ms` is what opening the models took; compiling their pipelines is added
+    to it. `context` limits prompt and answer together (default: the target's own).
     Raises SpvkError for bad tokens, a prompt beyond the context, vocabularies that differ.
     """
     tokens, positions = check_tokens(tokens, None, target.vocabulary)
+    scorer = None if settings.mode == "off" else draft
     check_context(target, len(tokens), predict, context)
     clock = Clock()
-    if settings.mode == "off" or draft is None:
-        selection = keep_all(len(tokens), settings)
-        clock.lap("score_ms")
-    else:
-        check_context(draft, min(len(tokens), settings.window or len(tokens)), settings.lookahead, None)
-        importance = score(draft, tokens, settings, batch=batch, progress=progress)
-        clock.lap("score_ms")
-        selection = choose(importance, settings)
+    if scorer:
+        longest = min(len(tokens), settings.window or len(tokens))
+        check_context(scorer, longest, settings.lookahead, None)
+        prepare(scorer, longest + settings.lookahead, batch, Capture(importance=True))
+    prepare(target, len(tokens) + max(1, predict), batch)
+    clock.lap("load_ms")
+    importance = score(scorer, tokens, settings, batch=batch, progress=progress) if scorer else None
+    clock.lap("score_ms")
+    selection = choose(importance, settings) if scorer else keep_all(len(tokens), settings)
     clock.lap("select_ms")
     kept = selection.positions
     with Session(target, len(kept) + max(1, predict), batch) as session:
-        first = session.prefill(tokens[kept], positions[kept], lambda done: progress("prefill", done, len(kept)))
+        first = session.prefill(
+            tokens[kept], positions[kept], lambda done: progress("prefill", done, len(kept))
+        )
         clock.lap("prefill_ms")
         answer = decode(session, first, len(tokens), predict, stop, on_token, progress)
     clock.lap("decode_ms")
-    return Result(selection, answer, Timings(load_ms=load_ms, **clock.laps), settings)
+    laps = clock.laps | {"load_ms": load_ms + clock.laps["load_ms"]}
+    return Result(selection, answer, Timings(**laps), settings)
 
 
-def decode(session: Session, token: int, position: int, predict: int, stop: Sequence[int],
-           on_token: Callable[[int], None], progress: Progress) -> list[int]:
+def decode(
+    session: Session,
+    token: int,
+    position: int,
+    predict: int,
+    stop: Sequence[int],
+    on_token: Callable[[int], None],
+    progress: Progress,
+) -> list[int]:
     """Greedy tokens from `token` on, the first of which goes to `position`; a stop token ends them, included."""
     answer: list[int] = []
     while len(answer) < predict:
@@ -122,8 +156,14 @@ def decode(session: Session, token: int, position: int, predict: int, stop: Sequ
     return answer
 
 
-def dump(model: Model, tokens: Sequence[int], positions: Sequence[int] | None = None, *, lookahead: int = 0,
-         batch: int = BATCH) -> dict[str, np.ndarray]:
+def dump(
+    model: Model,
+    tokens: Sequence[int],
+    positions: Sequence[int] | None = None,
+    *,
+    lookahead: int = 0,
+    batch: int = BATCH,
+) -> dict[str, np.ndarray]:
     """Everything needed to compare with another engine, after the prefill and each of `lookahead` greedy tokens.
 
     `logits` float32 [1+N, vocabulary], `greedy` int32 [1+N], `hidden` float32 [layers, D] (last prompt token),
@@ -151,8 +191,10 @@ def check_context(model: Model, prompt: int, more: int, limit: int | None) -> No
     """Raise SpvkError when a prompt and what follows it do not fit the model's context (or `-c`)."""
     context = min(limit or model.config.context_length, model.config.context_length)
     if prompt + more > context:
-        raise SpvkError(f"prompt: {prompt} tokens and {more} to follow, expected at most {context}, "
-                        + ("the limit given with -c" if limit and limit == context else f"the context of {model.path}"))
+        raise SpvkError(
+            f"prompt: {prompt} tokens and {more} to follow, expected at most {context}, "
+            + ("the limit given with -c" if limit and limit == context else f"the context of {model.path}")
+        )
 
 
 class Clock:

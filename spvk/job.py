@@ -31,14 +31,29 @@ class Prompt:
     system: str | None = None
 
     @classmethod
-    def of(cls, text: str | None, file: str | None, tokens_file: str | None, *, raw: bool = False,
-           system: str | None = None) -> Prompt:
+    def of(
+        cls,
+        text: str | None,
+        file: str | None,
+        tokens_file: str | None,
+        *,
+        raw: bool = False,
+        system: str | None = None,
+    ) -> Prompt:
         """From the command line's options. Raises SpvkError unless exactly one source is given and usable."""
-        given = [flag for flag, value in (("-p", text), ("-f", file), ("--tokens", tokens_file)) if value is not None]
+        given = [
+            flag
+            for flag, value in (("-p", text), ("-f", file), ("--tokens", tokens_file))
+            if value is not None
+        ]
         if len(given) != 1:
-            raise SpvkError(f"prompt: found {' and '.join(given) or 'none'}, expected exactly one of -p, -f, --tokens")
+            raise SpvkError(
+                f"prompt: found {' and '.join(given) or 'none'}, expected exactly one of -p, -f, --tokens"
+            )
         if system is not None and (raw or tokens_file is not None):
-            raise SpvkError(f"--system: found with {'--raw' if raw else '--tokens'}, expected a prompt for the chat template")
+            raise SpvkError(
+                f"--system: found with {'--raw' if raw else '--tokens'}, expected a prompt for the chat template"
+            )
         if tokens_file is not None:
             return cls(tokens=load_integers("--tokens", tokens_file))
         text = read_text(file) if file is not None else text
@@ -112,8 +127,18 @@ def open_pair(stack: ExitStack, device: Device, target: str, draft: str | None) 
     return model, other
 
 
-def run_prefill(target: str, draft: str | None, prompt: Prompt, settings: Settings, *, predict: int, context: int | None,
-                batch: int, device: str | None, screen) -> dict:
+def run_prefill(
+    target: str,
+    draft: str | None,
+    prompt: Prompt,
+    settings: Settings,
+    *,
+    predict: int,
+    context: int | None,
+    batch: int,
+    device: str | None,
+    screen,
+) -> dict:
     """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values."""
     if draft is None and settings.mode != "off":
         raise SpvkError("--draft: missing, expected a GGUF file (or --mode off for a dense prefill)")
@@ -127,19 +152,44 @@ def run_prefill(target: str, draft: str | None, prompt: Prompt, settings: Settin
         tokens = prompt.encode(model)
         load_ms = 1e3 * (perf_counter() - start)
         text = StreamDecoder(model.tokenizer, skip_special=True)
-        result = engine.prefill(model, scorer, tokens, settings, predict=predict, batch=batch, context=context, load_ms=load_ms,
-                                stop=sorted(model.tokenizer.eog_ids), progress=screen.progress,
-                                on_token=lambda t: screen.answer(text.push(t)))
+        result = engine.prefill(
+            model,
+            scorer,
+            tokens,
+            settings,
+            predict=predict,
+            batch=batch,
+            context=context,
+            load_ms=load_ms,
+            stop=sorted(model.tokenizer.eog_ids),
+            progress=screen.progress,
+            on_token=lambda t: screen.answer(text.push(t)),
+        )
         screen.answer(text.finish())
-        report = report_dict(result.selection, settings, result.timings, tokens=result.tokens,
-                             text=model.tokenizer.decode(result.tokens, skip_special=True), target=target, draft=draft,
-                             device=dev.info.name)
+        report = report_dict(
+            result.selection,
+            settings,
+            result.timings,
+            tokens=result.tokens,
+            text=model.tokenizer.decode(result.tokens, skip_special=True),
+            target=target,
+            draft=draft,
+            device=dev.info.name,
+        )
         screen.report(report)
     return report
 
 
-def run_dump(path: str, tokens_file: str, positions_file: str | None, *, lookahead: int, batch: int, device: str | None,
-             output: str) -> None:
+def run_dump(
+    path: str,
+    tokens_file: str,
+    positions_file: str | None,
+    *,
+    lookahead: int,
+    batch: int,
+    device: str | None,
+    output: str,
+) -> None:
     tokens = load_integers("--tokens", tokens_file)
     positions = load_integers("--positions", positions_file) if positions_file else None
     with Device(device) as dev, Model(dev, path) as model:

@@ -11,7 +11,7 @@ from typing import Iterable, Mapping
 from . import shaders
 
 MAX_GROUPS = 65535  # maxComputeWorkGroupCount that every Vulkan device has, for each axis
-ALIGNMENT = 256     # bytes; every buffer starts on such a boundary, enough for any vector load
+ALIGNMENT = 256  # bytes; every buffer starts on such a boundary, enough for any vector load
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,9 @@ class Dispatch:
 
     def __post_init__(self) -> None:
         if any(not 1 <= g <= MAX_GROUPS for g in self.groups):
-            raise ValueError(f"{self.module}: workgroups {self.groups}, expected 1 to {MAX_GROUPS} on each axis")
+            raise ValueError(
+                f"{self.module}: workgroups {self.groups}, expected 1 to {MAX_GROUPS} on each axis"
+            )
 
     def touched(self) -> Iterable[tuple[Buffer, str]]:
         """(buffer, access) of every buffer argument; access is r, w or rw."""
@@ -98,7 +100,8 @@ class Hazards:
     def add(self, d: Dispatch) -> None:
         for buffer, access in d.touched():
             self.ranges.setdefault(buffer.root, []).append(
-                (buffer.offset, buffer.offset + buffer.nbytes, access))
+                (buffer.offset, buffer.offset + buffer.nbytes, access)
+            )
 
 
 def barriers(recording: Recording) -> list[bool]:

@@ -14,22 +14,64 @@ from .recording import Buffer, Recording
 from .vulkan import Commands, Memory
 
 NAN_TOKEN = 0xFFFFFFFF  # what argmax answers when a logit is NaN
-BUCKETS = (1, 16, 64)   # recordings for fewer tokens than a batch: a short rest need not pay for a whole one
+BUCKETS = (1, 16, 64)  # recordings for fewer tokens than a batch: a short rest need not pay for a whole one
 
 
 def session_bytes(model: Model, context: int, batch: int, capture: Capture) -> dict[str, int]:
     """Bytes of every buffer that a session allocates, by name; known before anything is."""
     c, arch = model.config, model.architecture
     work, _ = lay_out("work", arch.scratch_phases(c, batch))
-    return {"x": F32 * batch * c.width, "h": F32 * batch * c.width, "work": work.nbytes,
-            "logits": F32 * c.vocabulary, "argmax_scratch": top_k.scratch_bytes(), "phases": 4 * c.attention.rotary,
-            **arch.cache_bytes(c, context),
-            **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture)}
+    return {
+        "x": F32 * batch * c.width,
+        "h": F32 * batch * c.width,
+        "work": work.nbytes,
+        "logits": F32 * c.vocabulary,
+        "argmax_scratch": top_k.scratch_bytes(),
+        "phases": 4 * c.attention.rotary,
+        **arch.cache_bytes(c, context),
+        **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture),
+    }
 
 
 def host_bytes(batch: int) -> dict[str, int]:
     """Bytes of the small buffers through which host and device talk."""
     return {"step": step_params.DTYPE.itemsize, "tokens": 4 * batch, "positions": 4 * batch, "next_token": 4}
+
+
+def name_buffers(model: Model, context: int, batch: int, capture: Capture) -> dict[str, Buffer]:
+    """Every buffer of a session by name, the ranges of `work` too; nothing is allocated."""
+    sizes = {**session_bytes(model, context, batch, capture), **host_bytes(batch)}
+    root, ranges = lay_out("work", model.architecture.scratch_phases(model.config, batch))
+    return {name: Buffer(name, n) for name, n in sizes.items()} | {"work": root, **ranges}
+
+
+def record(
+    model: Model, buffers: dict[str, Buffer], context: int, rows: int, capture: Capture, last: bool
+) -> Recording:
+    """The dispatches for a batch of up to `rows` tokens; with `last`, captures and the output head too."""
+    b = Builder(
+        model.profile, model.weights, buffers, rows, context, model.config.eps, capture if last else Capture()
+    )
+    b.embed("x")
+    model.architecture.build_layers(b, model.config)
+    b.finish()
+    if last:
+        b.norm("x", "output_norm.weight", "h", last=True)
+        b.out += matvec.matvec(model.profile, b["h"], model.weights[model.output_weight], b["logits"])
+        b.out += argmax.argmax(
+            model.profile, b["logits"], b["next_token"], b["argmax_scratch"], n=model.vocabulary
+        )
+    return b.out
+
+
+def prepare(model: Model, context: int, batch: int, capture: Capture = Capture()) -> None:
+    """Compile the pipelines of every recording that such a session may need, several at a time."""
+    batch = min(batch, context)
+    buffers = name_buffers(model, context, batch, capture)
+    sizes = {b for b in BUCKETS if b < batch} | {batch}
+    model.device.compile(
+        [d for rows in sizes for d in record(model, buffers, context, rows, capture, last=True)]
+    )
 
 
 class Session:
@@ -47,9 +89,7 @@ class Session:
         self.batch = min(batch, context)
         sizes, host = session_bytes(model, context, self.batch, capture), host_bytes(self.batch)
         model.device.require_fit(sum(sizes.values()), f"a context of {context} tokens for {model.path}")
-        self.buffers = {name: Buffer(name, n) for name, n in {**sizes, **host}.items()}
-        root, ranges = lay_out("work", model.architecture.scratch_phases(model.config, self.batch))
-        self.buffers |= {"work": root, **ranges}
+        self.buffers = name_buffers(model, context, self.batch, capture)
         self.memory = Memory(model.device, borrowed=model.memory)
         self.memory.allocate(*(self.buffers[n] for n in host), host=True)
         self.memory.allocate(*(self.buffers[n] for n in sizes))
@@ -66,8 +106,12 @@ class Session:
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def prefill(self, tokens: Sequence[int], positions: Sequence[int] | None = None,
-                progress: Callable[[int], None] = lambda done: None) -> int:
+    def prefill(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> int:
         """Read tokens at their positions (default: 0, 1, …) and return the greedy next token.
 
         tokens: integers [n]; positions: integers [n], strictly increasing. `progress` is called with the
@@ -75,7 +119,9 @@ class Session:
         """
         tokens, positions = check_tokens(tokens, positions, self.model.vocabulary)
         if self.past + len(tokens) > self.context:
-            raise SpvkError(f"prompt: {self.past + len(tokens)} tokens, expected at most {self.context}, the session's context")
+            raise SpvkError(
+                f"prompt: {self.past + len(tokens)} tokens, expected at most {self.context}, the session's context"
+            )
         self.prompt = self.past + len(tokens)
         for at in range(0, len(tokens), self.batch):
             piece = slice(at, at + self.batch)
@@ -106,17 +152,8 @@ class Session:
         return self.commands[key]
 
     def recording(self, rows: int, last: bool) -> Recording:
-        """The dispatches for a batch of up to `rows` tokens; with `last`, captures and the output head too."""
-        m = self.model
-        b = Builder(m.profile, m.weights, self.buffers, rows, self.context, m.config.eps, self.capture if last else Capture())
-        b.embed("x")
-        m.architecture.build_layers(b, m.config)
-        b.finish()
-        if last:
-            b.norm("x", "output_norm.weight", "h", last=True)
-            b.out += matvec.matvec(m.profile, b["h"], m.weights[m.output_weight], b["logits"])
-            b.out += argmax.argmax(m.profile, b["logits"], b["next_token"], b["argmax_scratch"], n=m.vocabulary)
-        return b.out
+        """What a batch of up to `rows` tokens dispatches, see `record`."""
+        return record(self.model, self.buffers, self.context, rows, self.capture, last)
 
     # -- results ---------------------------------------------------------------------------------------
 
@@ -132,17 +169,25 @@ class Session:
 
     def hidden(self) -> np.ndarray:
         """float32 [layers, width]: each layer's output for the last token (Capture.hidden)."""
-        return np.stack([self.memory.download(self.buffers[f"hidden.{i}"]) for i in range(self.model.config.layers)])
+        return np.stack(
+            [self.memory.download(self.buffers[f"hidden.{i}"]) for i in range(self.model.config.layers)]
+        )
 
     def attention_rows(self) -> np.ndarray:
         """float32 [attention layers, heads, keys]: the last token's softmax rows (Capture.rows)."""
         heads, count = self.model.config.attention.heads, len(self.model.config.attention_layers)
-        return np.stack([self.memory.download(self.buffers[f"attn_rows.{k}"]).reshape(heads, self.context)[:, :self.past]
-                         for k in range(count)])
+        return np.stack(
+            [
+                self.memory.download(self.buffers[f"attn_rows.{k}"]).reshape(heads, self.context)[
+                    :, : self.past
+                ]
+                for k in range(count)
+            ]
+        )
 
     def importance(self) -> np.ndarray:
         """float32 [prompt]: mean over score rows of the maximum over heads and layers (Capture.importance)."""
-        return self.memory.download(self.buffers["importance"])[:self.prompt] / np.float32(self.row + 1)
+        return self.memory.download(self.buffers["importance"])[: self.prompt] / np.float32(self.row + 1)
 
     @property
     def device_bytes(self) -> int:
@@ -162,20 +207,33 @@ class Session:
         self.close()
 
 
-def check_tokens(tokens: Sequence[int], positions: Sequence[int] | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+def check_tokens(
+    tokens: Sequence[int], positions: Sequence[int] | None, vocabulary: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Both as uint32 arrays [n]. Raises SpvkError naming the first entry that cannot be."""
     tokens = np.asarray(tokens)
     if tokens.ndim != 1 or tokens.size == 0:
-        raise SpvkError("prompt: empty, expected at least 1 token" if tokens.size == 0
-                        else f"tokens: found shape {list(tokens.shape)}, expected one dimension")
+        raise SpvkError(
+            "prompt: empty, expected at least 1 token"
+            if tokens.size == 0
+            else f"tokens: found shape {list(tokens.shape)}, expected one dimension"
+        )
     if not np.issubdtype(tokens.dtype, np.integer):
         raise SpvkError(f"tokens: found {tokens.dtype}, expected integers")
     if (bad := np.flatnonzero((tokens < 0) | (tokens >= vocabulary))).size:
         raise SpvkError(f"tokens: token {bad[0]} is {tokens[bad[0]]}, expected 0 to {vocabulary - 1}")
     positions = np.arange(len(tokens)) if positions is None else np.asarray(positions)
     if positions.shape != tokens.shape or not np.issubdtype(positions.dtype, np.integer):
-        raise SpvkError(f"positions: found {positions.dtype} {list(positions.shape)}, expected {len(tokens)} integers, one a token")
-    if positions[0] < 0 or positions[-1] >= 2**31 or (bad := np.flatnonzero(np.diff(positions.astype(np.int64)) <= 0)).size:
+        raise SpvkError(
+            f"positions: found {positions.dtype} {list(positions.shape)}, expected {len(tokens)} integers, one a token"
+        )
+    if (
+        positions[0] < 0
+        or positions[-1] >= 2**31
+        or (bad := np.flatnonzero(np.diff(positions.astype(np.int64)) <= 0)).size
+    ):
         where = 0 if positions[0] < 0 else len(positions) - 1 if positions[-1] >= 2**31 else int(bad[0]) + 1
-        raise SpvkError(f"positions: position {where} is {positions[where]}, expected increasing ones from 0 up to 2^31 - 1")
+        raise SpvkError(
+            f"positions: position {where} is {positions[where]}, expected increasing ones from 0 up to 2^31 - 1"
+        )
     return tokens.astype(np.uint32), positions.astype(np.uint32)

@@ -19,12 +19,41 @@ from .errors import DeviceError
 SPIRV_DIR = Path(__file__).parent / "spirv"
 
 # GGML types that the shaders dequantise; the define TYPE_<name> selects shaders/include/types/<name>.glsl.
-WEIGHT_TYPES = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K",
-                "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
+WEIGHT_TYPES = (
+    "F32",
+    "F16",
+    "BF16",
+    "Q4_0",
+    "Q4_1",
+    "Q5_0",
+    "Q5_1",
+    "Q8_0",
+    "Q2_K",
+    "Q3_K",
+    "Q4_K",
+    "Q5_K",
+    "Q6_K",
+    "IQ4_NL",
+    "IQ4_XS",
+)
 
 # Sources compiled once.
-PLAIN = ("rms_norm", "gated_delta", "conv_silu", "gated_norm", "swiglu", "chunk_max", "top_k", "take_row",
-         "norm_rope_store", "attention", "score_stats", "score_rows", "score_max", "score_accumulate")
+PLAIN = (
+    "rms_norm",
+    "gated_delta",
+    "conv_silu",
+    "gated_norm",
+    "swiglu",
+    "chunk_max",
+    "top_k",
+    "take_row",
+    "norm_rope_store",
+    "attention",
+    "score_stats",
+    "score_rows",
+    "score_max",
+    "score_accumulate",
+)
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
@@ -77,8 +106,12 @@ class Module:
             raise KeyError(f"{self.name}: arguments {sorted(values)}, expected {[f.name for f in self.push]}")
         out = bytearray(self.push_bytes)
         for f in self.push:
-            struct.pack_into({"address": "<Q", "uint": "<I", "int": "<i", "float": "<f"}[f.kind], out, f.offset,
-                             values[f.name])
+            struct.pack_into(
+                {"address": "<Q", "uint": "<I", "int": "<i", "float": "<f"}[f.kind],
+                out,
+                f.offset,
+                values[f.name],
+            )
         return bytes(out)
 
 
@@ -87,10 +120,14 @@ def manifest() -> dict[str, Module]:
     """The modules as built. Raises DeviceError when the package was installed without its shaders."""
     path = SPIRV_DIR / "manifest.json"
     if not path.exists():
-        raise DeviceError("the package holds no compiled shaders (spirv/manifest.json): reinstall spvk, "
-                          "or run `make shaders` in a checkout")
-    return {name: Module(name, m["sha256"], tuple(Field(*f) for f in m["push"]), m["spec"])
-            for name, m in json.loads(path.read_text()).items()}
+        raise DeviceError(
+            "the package holds no compiled shaders (spirv/manifest.json): reinstall spvk, "
+            "or run `make shaders` in a checkout"
+        )
+    return {
+        name: Module(name, m["sha256"], tuple(Field(*f) for f in m["push"]), m["spec"])
+        for name, m in json.loads(path.read_text()).items()
+    }
 
 
 def source_hash(texts: list[str], defines: tuple[str, ...]) -> str:

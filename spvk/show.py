@@ -12,8 +12,14 @@ from .gguf import open_gguf
 from .models import architecture_of, skipped_tensors
 
 PHASES = {"score": "draft scores", "prefill": "target prefills", "decode": "target decodes"}
-TIMES = (("load", "load_ms"), ("score", "score_ms"), ("select", "select_ms"), ("prefill", "prefill_ms"),
-         ("decode", "decode_ms"), ("time to first token", "ttft_ms"))
+TIMES = (
+    ("load", "load_ms"),
+    ("score", "score_ms"),
+    ("select", "select_ms"),
+    ("prefill", "prefill_ms"),
+    ("decode", "decode_ms"),
+    ("time to first token", "ttft_ms"),
+)
 
 
 class Screen:
@@ -25,8 +31,15 @@ class Screen:
     def __init__(self, quiet_stdout: bool = False) -> None:
         self.out = Console(stderr=quiet_stdout, highlight=False, soft_wrap=True)
         self.err = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.bars = Progress(TextColumn("{task.description:16}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-                             TimeElapsedColumn(), console=self.err, transient=True, disable=not self.err.is_terminal)
+        self.bars = Progress(
+            TextColumn("{task.description:16}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            console=self.err,
+            transient=True,
+            disable=not self.err.is_terminal,
+        )
         self.tasks: dict[str, int] = {}
         self.text = ""
 
@@ -63,9 +76,14 @@ def report_table(report: dict) -> Table:
     """The short table: what was kept, where it ran, the times."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     kept, prompt = report["kept_tokens"], report["prompt_tokens"]
-    rows = [("prompt", f"{prompt} tokens"),
-            ("kept", f"{kept} tokens, {100 * report['kept_fraction']:.1f} %, in {len(report['kept_spans'])} spans ({report['status']})"),
-            ("device", report["device"])]
+    rows = [
+        ("prompt", f"{prompt} tokens"),
+        (
+            "kept",
+            f"{kept} tokens, {100 * report['kept_fraction']:.1f} %, in {len(report['kept_spans'])} spans ({report['status']})",
+        ),
+        ("device", report["device"]),
+    ]
     for name, key in TIMES:
         ms = report["timings"][key]
         rate = rate_of(name, ms, report)
@@ -77,8 +95,11 @@ def report_table(report: dict) -> Table:
 
 def rate_of(name: str, ms: float, report: dict) -> str:
     """Tokens a second, or what a time includes."""
-    counts = {"score": 0 if report["status"] == "disabled" else report["prompt_tokens"], "prefill": report["kept_tokens"],
-              "decode": len(report["tokens"]) - 1}
+    counts = {
+        "score": 0 if report["status"] == "disabled" else report["prompt_tokens"],
+        "prefill": report["kept_tokens"],
+        "decode": len(report["tokens"]) - 1,
+    }
     if name == "time to first token":
         return "score + select + prefill"
     return f"{1e3 * counts[name] / ms:,.1f} tokens/s" if counts.get(name, 0) > 0 and ms > 0 else ""
@@ -91,12 +112,31 @@ def print_devices() -> None:
     devices = enumerate_devices(make_instance())
     console = Console(highlight=False, soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("", "device", "type", "driver", "Vulkan", "memory", "subgroups", "fp16", "int dot", "coop. matrix"):
+    for column in (
+        "",
+        "device",
+        "type",
+        "driver",
+        "Vulkan",
+        "memory",
+        "subgroups",
+        "fp16",
+        "int dot",
+        "coop. matrix",
+    ):
         table.add_column(column)
     for d in devices:
         low, default, high = d.subgroup
-        table.add_row(str(d.index), d.name, d.type, d.driver, d.api, f"{d.memory / 2**30:.1f} GiB",
-                      str(default) if low == high else f"{low}-{high} ({default})", *(yes(x) for x in (d.fp16, d.integer_dot, d.cooperative_matrix)))
+        table.add_row(
+            str(d.index),
+            d.name,
+            d.type,
+            d.driver,
+            d.api,
+            f"{d.memory / 2**30:.1f} GiB",
+            str(default) if low == high else f"{low}-{high} ({default})",
+            *(yes(x) for x in (d.fp16, d.integer_dot, d.cooperative_matrix)),
+        )
     console.print(table)
     for d in devices:
         if d.missing:
@@ -117,12 +157,23 @@ def print_model(path: str) -> None:
     console = Console(highlight=False, soft_wrap=True)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     tensors = list(file.tensors.values())
-    for row in (("file", path), ("name", str(file.get("general.name", str, default="-"))), ("architecture", file.architecture),
-                ("layers", f"{config.layers}, of which {len(config.attention_layers)} attend"),
-                ("width", f"{config.width}, feed-forward {config.feed_forward}"),
-                ("heads", f"{config.attention.heads} query, {config.attention.kv_heads} key/value, {config.attention.dim} wide"),
-                ("vocabulary", f"{config.vocabulary}, output head {'tied to the embedding' if config.tied else 'of its own'}"),
-                ("context", f"{config.context_length}"), ("tensors", f"{len(tensors)}, {sum(t.nbytes for t in tensors) / 1e6:,.1f} MB")):
+    for row in (
+        ("file", path),
+        ("name", str(file.get("general.name", str, default="-"))),
+        ("architecture", file.architecture),
+        ("layers", f"{config.layers}, of which {len(config.attention_layers)} attend"),
+        ("width", f"{config.width}, feed-forward {config.feed_forward}"),
+        (
+            "heads",
+            f"{config.attention.heads} query, {config.attention.kv_heads} key/value, {config.attention.dim} wide",
+        ),
+        (
+            "vocabulary",
+            f"{config.vocabulary}, output head {'tied to the embedding' if config.tied else 'of its own'}",
+        ),
+        ("context", f"{config.context_length}"),
+        ("tensors", f"{len(tensors)}, {sum(t.nbytes for t in tensors) / 1e6:,.1f} MB"),
+    ):
         table.add_row(*row)
     console.print(table)
     types = Table(box=None, padding=(0, 2, 0, 0))
@@ -130,11 +181,22 @@ def print_model(path: str) -> None:
         types.add_column(column)
     for name, count in Counter(t.type.name for t in tensors).most_common():
         of_type = [t for t in tensors if t.type.name == name]
-        note = "" if of_type[0].type.native else "repacked to F16 at load" if of_type[0].type.repacked else "cannot be computed with"
+        note = (
+            ""
+            if of_type[0].type.native
+            else "repacked to F16 at load"
+            if of_type[0].type.repacked
+            else "cannot be computed with"
+        )
         types.add_row(name, str(count), f"{sum(t.nbytes for t in of_type) / 1e6:,.1f}", note)
     console.print(types)
     matrices, vectors = architecture.tensor_shapes(config)
-    for kind, names in skipped_tensors(file, {*matrices, *vectors, "rope_freqs.weight"}, config.layers).items():
-        console.print(f"{len(names)} {kind} tensors would be skipped ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})", markup=False)
+    for kind, names in skipped_tensors(
+        file, {*matrices, *vectors, "rope_freqs.weight"}, config.layers
+    ).items():
+        console.print(
+            f"{len(names)} {kind} tensors would be skipped ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})",
+            markup=False,
+        )
     for name in {*matrices, *vectors}:
         file.tensor(name, {**matrices, **vectors}[name])

@@ -31,18 +31,18 @@ CHUNK = 2**22  # elements that are drawn at once
 class Shape:
     """One size of the architecture; the letters are those of the field's tables."""
 
-    width: int                 # D
+    width: int  # D
     layers: int
-    heads: int                 # H
-    kv_heads: int              # G
-    head_dim: int              # d
-    feed_forward: int          # F
-    key_heads: int             # Hk
-    value_heads: int           # Hv
-    state: int                 # s
+    heads: int  # H
+    kv_heads: int  # G
+    head_dim: int  # d
+    feed_forward: int  # F
+    key_heads: int  # Hk
+    value_heads: int  # Hv
+    state: int  # s
     rotary: int
     sections: tuple[int, ...]  # of M-RoPE
-    tied: bool                 # the output head is the embedding
+    tied: bool  # the output head is the embedding
 
 
 SIZES = {
@@ -51,8 +51,10 @@ SIZES = {
     "0.8b": Shape(1024, 24, 8, 2, 256, 3584, 16, 16, 128, 64, (11, 11, 10, 0), True),
     "4b": Shape(2560, 32, 16, 4, 256, 9216, 16, 32, 128, 64, (11, 11, 10, 0), True),
 }
-CHAT_TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-                 "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,15 @@ class Written:
     vocabulary: str
 
 
-def write_model(size: str, out: str | os.PathLike[str], *, seed: int = 0, weights: str = "q4k",
-                vocabulary: str = "auto", progress: Report | None = None) -> Written:
+def write_model(
+    size: str,
+    out: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    weights: str = "q4k",
+    vocabulary: str = "auto",
+    progress: Report | None = None,
+) -> Written:
     """Write the GGUF file `out`; the same arguments give the same bytes.
 
     `size` is a key of SIZES. `weights`: q4k is Q4_K with Q6_K embedding and head, as in Q4_K_M files; f16; f32.
@@ -121,6 +130,7 @@ def require_space(path: Path, nbytes: int) -> None:
 
 # -- tensors -----------------------------------------------------------------------------------------------
 
+
 @dataclass(frozen=True)
 class Planned:
     """A tensor to be written: shape in NumPy order (rows first), GGML type, and what draws it in pieces."""
@@ -138,38 +148,50 @@ class Planned:
 def layout(shape: Shape, tokens: int, weights: str) -> list[Planned]:
     """Every tensor in file order."""
     s, matrix = shape, partial(planned_matrix, weights)
-    out = [matrix("token_embd.weight", tokens, s.width, std=s.width**-0.5 if s.tied else 0.5),
-           vector("output_norm.weight", s.width)]
+    out = [
+        matrix("token_embd.weight", tokens, s.width, std=s.width**-0.5 if s.tied else 0.5),
+        vector("output_norm.weight", s.width),
+    ]
     if not s.tied:
         out.append(matrix("output.weight", tokens, s.width))
     for i in range(s.layers):
         p = f"blk.{i}."
         out += [vector(p + "attn_norm.weight", s.width), vector(p + "post_attention_norm.weight", s.width)]
         out += attention_layer(s, p, matrix) if (i + 1) % 4 == 0 else delta_layer(s, p, matrix)
-        out += [matrix(p + "ffn_gate.weight", s.feed_forward, s.width),
-                matrix(p + "ffn_up.weight", s.feed_forward, s.width),
-                matrix(p + "ffn_down.weight", s.width, s.feed_forward)]
+        out += [
+            matrix(p + "ffn_gate.weight", s.feed_forward, s.width),
+            matrix(p + "ffn_up.weight", s.feed_forward, s.width),
+            matrix(p + "ffn_down.weight", s.width, s.feed_forward),
+        ]
     return out
 
 
 def attention_layer(s: Shape, p: str, matrix) -> list[Planned]:
     q, kv = s.heads * s.head_dim, s.kv_heads * s.head_dim
-    return [matrix(p + "attn_q.weight", 2 * q, s.width), matrix(p + "attn_k.weight", kv, s.width),
-            matrix(p + "attn_v.weight", kv, s.width), matrix(p + "attn_output.weight", s.width, q),
-            vector(p + "attn_q_norm.weight", s.head_dim, 1.7, 0.2),
-            vector(p + "attn_k_norm.weight", s.head_dim, 1.7, 0.2)]
+    return [
+        matrix(p + "attn_q.weight", 2 * q, s.width),
+        matrix(p + "attn_k.weight", kv, s.width),
+        matrix(p + "attn_v.weight", kv, s.width),
+        matrix(p + "attn_output.weight", s.width, q),
+        vector(p + "attn_q_norm.weight", s.head_dim, 1.7, 0.2),
+        vector(p + "attn_k_norm.weight", s.head_dim, 1.7, 0.2),
+    ]
 
 
 def delta_layer(s: Shape, p: str, matrix) -> list[Planned]:
     inner = s.value_heads * s.state
     channels = 2 * s.key_heads * s.state + inner
-    return [matrix(p + "attn_qkv.weight", channels, s.width), matrix(p + "attn_gate.weight", inner, s.width),
-            planned_matrix("f32", p + "ssm_beta.weight", s.value_heads, s.width),
-            planned_matrix("f32", p + "ssm_alpha.weight", s.value_heads, s.width),
-            planned_matrix("f32", p + "ssm_conv1d.weight", channels, 4, std=0.5),
-            vector(p + "ssm_dt.bias", s.value_heads, -3.0, 1.0),
-            Planned(p + "ssm_a", (s.value_heads,), "F32", partial(decays, n=s.value_heads)),
-            vector(p + "ssm_norm.weight", s.state), matrix(p + "ssm_out.weight", s.width, inner)]
+    return [
+        matrix(p + "attn_qkv.weight", channels, s.width),
+        matrix(p + "attn_gate.weight", inner, s.width),
+        planned_matrix("f32", p + "ssm_beta.weight", s.value_heads, s.width),
+        planned_matrix("f32", p + "ssm_alpha.weight", s.value_heads, s.width),
+        planned_matrix("f32", p + "ssm_conv1d.weight", channels, 4, std=0.5),
+        vector(p + "ssm_dt.bias", s.value_heads, -3.0, 1.0),
+        Planned(p + "ssm_a", (s.value_heads,), "F32", partial(decays, n=s.value_heads)),
+        vector(p + "ssm_norm.weight", s.state),
+        matrix(p + "ssm_out.weight", s.width, inner),
+    ]
 
 
 def planned_matrix(weights: str, name: str, rows: int, k: int, std: float | None = None) -> Planned:
@@ -231,6 +253,7 @@ def q6_k(rng: np.random.Generator, rows: int, k: int, std: float) -> Iterator[np
 
 # -- the file ----------------------------------------------------------------------------------------------
 
+
 class Pieces:
     """What GGUFWriter needs of an array, for a tensor that is drawn and written piece by piece."""
 
@@ -243,8 +266,15 @@ class Pieces:
             self.advance(piece.nbytes)
 
 
-def write_file(path: Path, size: str, shape: Shape, vocab: Vocabulary, tensors: list[Planned],
-               rng: np.random.Generator, progress: Report | None) -> None:
+def write_file(
+    path: Path,
+    size: str,
+    shape: Shape,
+    vocab: Vocabulary,
+    tensors: list[Planned],
+    rng: np.random.Generator,
+    progress: Report | None,
+) -> None:
     total, done = sum(t.nbytes for t in tensors), 0
 
     def advance(nbytes: int) -> None:
@@ -307,6 +337,11 @@ def run(size: str, out: str, *, seed: int, weights: str) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         task = bars.add_task("writing", total=None)
-        done = write_model(size, out, seed=seed, weights=weights,
-                           progress=lambda n, total: bars.update(task, completed=n, total=total))
+        done = write_model(
+            size,
+            out,
+            seed=seed,
+            weights=weights,
+            progress=lambda n, total: bars.update(task, completed=n, total=total),
+        )
     print(f"{done.path}: {done.nbytes / 1e6:,.1f} MB, {done.tokens} tokens ({done.vocabulary} vocabulary)")

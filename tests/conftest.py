@@ -49,7 +49,9 @@ class Bench:
 
     def run(self, *recording) -> None:
         """Run dispatches in order (lists of them are flattened)."""
-        flat: Recording = [d for item in recording for d in (item if isinstance(item, (list, tuple)) else [item])]
+        flat: Recording = [
+            d for item in recording for d in (item if isinstance(item, (list, tuple)) else [item])
+        ]
         commands = Commands(self.device, self.memory, flat)
         commands.run()
         commands.free()

@@ -54,11 +54,18 @@ def assistant(content: str, **more) -> dict:
 
 
 def small_tokenizer(pre: str = "llama-bpe", **keys) -> Tokenizer:
-    return Tokenizer.from_gguf({
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.merges": [],
-        "tokenizer.ggml.tokens": ["h", "i", "<s>", "</s>"], "tokenizer.ggml.token_type": [1, 1, 3, 3],
-        "tokenizer.ggml.bos_token_id": 2, "tokenizer.ggml.eos_token_id": 3,
-    } | {f"tokenizer.ggml.{name}": value for name, value in keys.items()})
+    return Tokenizer.from_gguf(
+        {
+            "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": pre,
+            "tokenizer.ggml.merges": [],
+            "tokenizer.ggml.tokens": ["h", "i", "<s>", "</s>"],
+            "tokenizer.ggml.token_type": [1, 1, 3, 3],
+            "tokenizer.ggml.bos_token_id": 2,
+            "tokenizer.ggml.eos_token_id": 3,
+        }
+        | {f"tokenizer.ggml.{name}": value for name, value in keys.items()}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +75,19 @@ def qwen() -> ChatTemplate:
 
 # --- Qwen3.5's template ---
 
+
 def test_system_and_user(qwen):
     assert qwen.render(default_messages(" Hi\n", "Be brief.")) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n"
         "<|im_start|>user\nHi<|im_end|>\n"
-        "<|im_start|>assistant\n<think>\n")
+        "<|im_start|>assistant\n<think>\n"
+    )
 
 
 def test_thinking_switched_off(qwen):
     assert qwen.render([user("Hi")], enable_thinking=False) == (
-        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )
 
 
 def test_earlier_answers_lose_their_thoughts(qwen):
@@ -86,14 +96,15 @@ def test_earlier_answers_lose_their_thoughts(qwen):
         "<|im_start|>user\nHi<|im_end|>\n"
         "<|im_start|>assistant\nHello<|im_end|>\n"
         "<|im_start|>user\nBye<|im_end|>\n"
-        "<|im_start|>assistant\n<think>\n")
+        "<|im_start|>assistant\n<think>\n"
+    )
 
 
 def test_last_answer_without_generation_prompt(qwen):
     messages = [user("Hi"), assistant("Hello", reasoning_content="greet")]
     assert qwen.render(messages, add_generation_prompt=False) == (
-        "<|im_start|>user\nHi<|im_end|>\n"
-        "<|im_start|>assistant\n<think>\ngreet\n</think>\n\nHello<|im_end|>\n")
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\ngreet\n</think>\n\nHello<|im_end|>\n"
+    )
 
 
 def test_tools_are_listed_as_plain_json(qwen):
@@ -101,13 +112,17 @@ def test_tools_are_listed_as_plain_json(qwen):
     assert qwen.render(default_messages("Hi", "Be brief."), tools=[tool]) == (
         TOOLS_HEAD
         + '{"type": "function", "function": {"name": "weather", "description": "Température < 0 & \'dry\'"}}'
-        + TOOLS_TAIL + "\n\nBe brief.<|im_end|>\n"
-        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n")
+        + TOOLS_TAIL
+        + "\n\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    )
 
 
 def test_tool_call_and_response(qwen):
-    call = {"type": "function", "function": {"name": "weather",
-                                             "arguments": {"city": "Zürich", "days": 3, "units": ["C", "F"]}}}
+    call = {
+        "type": "function",
+        "function": {"name": "weather", "arguments": {"city": "Zürich", "days": 3, "units": ["C", "F"]}},
+    }
     messages = [user("Weather?"), assistant("", tool_calls=[call]), {"role": "tool", "content": "sunny"}]
     assert qwen.render(messages) == (
         "<|im_start|>user\nWeather?<|im_end|>\n"
@@ -117,20 +132,25 @@ def test_tool_call_and_response(qwen):
         '<parameter=units>\n["C", "F"]\n</parameter>\n'
         "</function>\n</tool_call><|im_end|>\n"
         "<|im_start|>user\n<tool_response>\nsunny\n</tool_response><|im_end|>\n"
-        "<|im_start|>assistant\n<think>\n")
+        "<|im_start|>assistant\n<think>\n"
+    )
 
 
 def test_content_in_parts(qwen):
     parts = [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]
     assert qwen.render([{"role": "user", "content": parts}], add_generation_prompt=False) == (
-        "<|im_start|>user\nAB<|im_end|>\n")
+        "<|im_start|>user\nAB<|im_end|>\n"
+    )
 
 
-@pytest.mark.parametrize(("messages", "message"), [
-    ([], "tokenizer.chat_template: No messages provided."),
-    ([{"role": "system", "content": "x"}], "tokenizer.chat_template: No user query found in messages."),
-    ([user("x"), {"role": "robot", "content": ""}], "tokenizer.chat_template: Unexpected message role."),
-])
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ([], "tokenizer.chat_template: No messages provided."),
+        ([{"role": "system", "content": "x"}], "tokenizer.chat_template: No user query found in messages."),
+        ([user("x"), {"role": "robot", "content": ""}], "tokenizer.chat_template: Unexpected message role."),
+    ],
+)
 def test_the_template_refuses(qwen, messages, message):
     with pytest.raises(TokenizerError) as error:
         qwen.render(messages)
@@ -138,6 +158,7 @@ def test_the_template_refuses(qwen, messages, message):
 
 
 # --- helpers that templates rely on ---
+
 
 def test_default_messages():
     assert default_messages("p") == [user("p")]
@@ -150,15 +171,18 @@ def test_block_lines_leave_no_blanks():
 
 
 def test_break_and_continue():
-    source = ("{% for m in messages %}{% if m.content == 'skip' %}{% continue %}{% endif %}"
-              "{% if m.content == 'stop' %}{% break %}{% endif %}{{ m['content'] }}{% endfor %}")
+    source = (
+        "{% for m in messages %}{% if m.content == 'skip' %}{% continue %}{% endif %}"
+        "{% if m.content == 'stop' %}{% break %}{% endif %}{{ m['content'] }}{% endfor %}"
+    )
     assert ChatTemplate(source).render([user(c) for c in ("a", "skip", "b", "stop", "c")]) == "ab"
 
 
 def test_tojson_options():
     source = "{{ x | tojson }}|{{ x | tojson(indent=1, sort_keys=true) }}|{{ x | tojson(true) }}"
     assert ChatTemplate(source).render([], x={"b": "é", "a": 1}) == (
-        '{"b": "é", "a": 1}|{\n "a": 1,\n "b": "é"\n}|{"b": "\\u00e9", "a": 1}')
+        '{"b": "é", "a": 1}|{\n "a": 1,\n "b": "é"\n}|{"b": "\\u00e9", "a": 1}'
+    )
 
 
 def test_strftime_now(monkeypatch):
@@ -184,26 +208,38 @@ def test_bos_and_eos_texts_appear_once():
 
 # --- errors ---
 
-@pytest.mark.parametrize(("source", "message"), [
-    ("a\n{% if %}", "tokenizer.chat_template: line 2: Expected an expression, got 'end of statement block'"),
-    ("{{ x | nosuch }}", "tokenizer.chat_template: line 1: No filter named 'nosuch'."),
-])
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "a\n{% if %}",
+            "tokenizer.chat_template: line 2: Expected an expression, got 'end of statement block'",
+        ),
+        ("{{ x | nosuch }}", "tokenizer.chat_template: line 1: No filter named 'nosuch'."),
+    ],
+)
 def test_template_that_does_not_compile(source, message):
     with pytest.raises(TokenizerError) as error:
         ChatTemplate(source)
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize(("source", "message"), [
-    ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__' of 'str' object is unsafe."),
-    ("{{ messages.append(1) }}", "access to attribute 'append' of 'list' object is unsafe."),
-    ("{{ nothing.at.all }}", "'nothing' is undefined"),
-    ("{{ raise_exception('two\nlines') }}", "two lines"),
-    ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
-    ("{{ 1 + 'a' }}", "TypeError: unsupported operand type(s) for +: 'int' and 'str'"),
-    ("{% for i in range(99999999) %}{% endfor %}",
-     "OverflowError: Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000)."),
-])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__' of 'str' object is unsafe."),
+        ("{{ messages.append(1) }}", "access to attribute 'append' of 'list' object is unsafe."),
+        ("{{ nothing.at.all }}", "'nothing' is undefined"),
+        ("{{ raise_exception('two\nlines') }}", "two lines"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
+        ("{{ 1 + 'a' }}", "TypeError: unsupported operand type(s) for +: 'int' and 'str'"),
+        (
+            "{% for i in range(99999999) %}{% endfor %}",
+            "OverflowError: Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).",
+        ),
+    ],
+)
 def test_template_that_fails(source, message):
     with pytest.raises(TokenizerError) as error:
         ChatTemplate(source).render([])
@@ -215,8 +251,10 @@ def test_template_from_metadata():
     assert ChatTemplate.from_gguf(fields).render([user("Hi")]) == "Hi!"
     with pytest.raises(TokenizerError) as error:
         ChatTemplate.from_gguf({})
-    assert str(error.value) == ("tokenizer.chat_template: not in the file, expected a chat template; "
-                                "use --raw to send the prompt as it is")
+    assert str(error.value) == (
+        "tokenizer.chat_template: not in the file, expected a chat template; "
+        "use --raw to send the prompt as it is"
+    )
     with pytest.raises(TokenizerError) as error:
         ChatTemplate.from_gguf({"tokenizer.chat_template": 5})
     assert str(error.value) == "tokenizer.chat_template: found int, expected a string"

@@ -10,13 +10,28 @@ from models import DRAFT, MIXED, TARGET, TINY, exact
 from spvk.cli import main
 from spvk.gguf import open_gguf
 
-SETTINGS = {"mode", "select", "mass", "keep", "max_keep", "window", "lookahead", "chunk", "boost_first", "boost_first_n",
-            "boost_last", "boost_last_n", "guard_first", "guard_last"}
+SETTINGS = {
+    "mode",
+    "select",
+    "mass",
+    "keep",
+    "max_keep",
+    "window",
+    "lookahead",
+    "chunk",
+    "boost_first",
+    "boost_first_n",
+    "boost_last",
+    "boost_last_n",
+    "guard_first",
+    "guard_last",
+}
 
 
 @pytest.fixture
 def spvk(capsys):
     """Run the command; returns (exit status, standard output, standard error)."""
+
     def run(*args):
         try:
             main([str(a) for a in args])
@@ -25,6 +40,7 @@ def spvk(capsys):
             status = stop.code
         out, err = capsys.readouterr()
         return status, out, err
+
     return run
 
 
@@ -38,19 +54,65 @@ def tokens_file(tmp_path_factory):
 def test_prefill_reports_on_the_terminal(spvk, tokens_file):
     status, out, err = spvk("prefill", "-m", TARGET, "-md", DRAFT, "--tokens", tokens_file, "-n", "2")
     assert status == 0
-    for word in ("prompt", "257 tokens", "kept", "device", "load", "score", "select", "prefill", "decode", "time to first token"):
+    for word in (
+        "prompt",
+        "257 tokens",
+        "kept",
+        "device",
+        "load",
+        "score",
+        "select",
+        "prefill",
+        "decode",
+        "time to first token",
+    ):
         assert word in out
     assert "Traceback" not in err
 
 
 def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):
-    status, out, err = spvk("prefill", "--target", TARGET, "--draft", DRAFT, "--tokens", tokens_file, "-n", "3", "--select", "chunk",
-                            "--keep", "0.2", "--json", tmp_path / "out.json")
+    status, out, err = spvk(
+        "prefill",
+        "--target",
+        TARGET,
+        "--draft",
+        DRAFT,
+        "--tokens",
+        tokens_file,
+        "-n",
+        "3",
+        "--select",
+        "chunk",
+        "--keep",
+        "0.2",
+        "--json",
+        tmp_path / "out.json",
+    )
     assert status == 0
     report = json.loads((tmp_path / "out.json").read_text())
-    assert set(report) == {"status", "prompt_tokens", "kept_tokens", "kept_fraction", "kept_spans", "selection_sha256", "tokens",
-                           "text", "timings", "settings", "target", "draft", "device"}
-    assert set(report["timings"]) == {"load_ms", "score_ms", "select_ms", "prefill_ms", "decode_ms", "ttft_ms"}
+    assert set(report) == {
+        "status",
+        "prompt_tokens",
+        "kept_tokens",
+        "kept_fraction",
+        "kept_spans",
+        "selection_sha256",
+        "tokens",
+        "text",
+        "timings",
+        "settings",
+        "target",
+        "draft",
+        "device",
+    }
+    assert set(report["timings"]) == {
+        "load_ms",
+        "score_ms",
+        "select_ms",
+        "prefill_ms",
+        "decode_ms",
+        "ttft_ms",
+    }
     t = report["timings"]
     assert t["ttft_ms"] == pytest.approx(t["score_ms"] + t["select_ms"] + t["prefill_ms"])
     assert report["status"] == "active" and report["prompt_tokens"] == 257 and len(report["tokens"]) == 3
@@ -60,16 +122,40 @@ def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):
 
 
 def test_json_to_standard_output_stands_alone(spvk, tokens_file):
-    status, out, err = spvk("prefill", "-m", TARGET, "--mode", "off", "--tokens", tokens_file, "-n", "1", "--json", "-")
+    status, out, err = spvk(
+        "prefill", "-m", TARGET, "--mode", "off", "--tokens", tokens_file, "-n", "1", "--json", "-"
+    )
     report = json.loads(out)
-    assert status == 0 and report["status"] == "disabled" and report["kept_tokens"] == 257 and report["draft"] is None
+    assert (
+        status == 0
+        and report["status"] == "disabled"
+        and report["kept_tokens"] == 257
+        and report["draft"] is None
+    )
 
 
 def test_a_text_prompt_through_the_chat_template(spvk, tmp_path):
     (tmp_path / "prompt.txt").write_text("what is the code of the red door ?", encoding="utf-8")
-    status, out, err = spvk("prefill", "-m", TINY, "-md", TINY, "-f", tmp_path / "prompt.txt", "-n", "2", "--json", "-")
+    status, out, err = spvk(
+        "prefill", "-m", TINY, "-md", TINY, "-f", tmp_path / "prompt.txt", "-n", "2", "--json", "-"
+    )
     report = json.loads(out)
-    plain = json.loads(spvk("prefill", "-m", TINY, "-md", TINY, "-p", "what is the code of the red door ?", "--raw", "-n", "2", "--json", "-")[1])
+    plain = json.loads(
+        spvk(
+            "prefill",
+            "-m",
+            TINY,
+            "-md",
+            TINY,
+            "-p",
+            "what is the code of the red door ?",
+            "--raw",
+            "-n",
+            "2",
+            "--json",
+            "-",
+        )[1]
+    )
     assert report["prompt_tokens"] > plain["prompt_tokens"] > 5
 
 
@@ -85,11 +171,27 @@ def test_dump_writes_the_exact_outputs(spvk, tmp_path):
     want = exact(TINY)
     np.save(tmp_path / "t.npy", want["sparse/tokens"])
     np.save(tmp_path / "p.npy", want["sparse/positions"])
-    status, out, err = spvk("dump", TINY, "--tokens", tmp_path / "t.npy", "--positions", tmp_path / "p.npy", "--lookahead", "4",
-                            "-o", tmp_path / "out.npz")
+    status, out, err = spvk(
+        "dump",
+        TINY,
+        "--tokens",
+        tmp_path / "t.npy",
+        "--positions",
+        tmp_path / "p.npy",
+        "--lookahead",
+        "4",
+        "-o",
+        tmp_path / "out.npz",
+    )
     assert status == 0
     with np.load(tmp_path / "out.npz") as got:
-        assert set(got.files) == {"logits", "greedy", "hidden", "importance", *(f"attn_rows_step{i}" for i in range(5))}
+        assert set(got.files) == {
+            "logits",
+            "greedy",
+            "hidden",
+            "importance",
+            *(f"attn_rows_step{i}" for i in range(5)),
+        }
         assert got["logits"].shape == (5, 512) and got["hidden"].shape == (4, 256)
         assert got["greedy"].tolist() == want["sparse/greedy"].tolist()
         assert got["attn_rows_step4"].shape == want["sparse/attn_rows_step4"].shape
@@ -114,6 +216,7 @@ def test_help_names_every_command(spvk):
 
 # -- bad input: one line, status 2 -------------------------------------------------------------------------
 
+
 def refused(result, *words):
     status, out, err = result
     assert status == 2, (status, out, err)
@@ -127,8 +230,10 @@ def refused(result, *words):
 @pytest.fixture
 def prefill(spvk, tokens_file):
     """The command with a good pair and prompt, and the given options instead or besides."""
+
     def run(*args, target=TARGET, draft=DRAFT, tokens=tokens_file):
         return spvk("prefill", "-m", target, "-md", draft, *(("--tokens", tokens) if tokens else ()), *args)
+
     return run
 
 
@@ -177,7 +282,11 @@ def test_a_prompt_beyond_the_context(prefill):
 
 def test_tokens_out_of_range(spvk, tmp_path):
     np.save(tmp_path / "t.npy", np.array([1, 2, 640]))
-    refused(spvk("prefill", "-m", TARGET, "-md", DRAFT, "--tokens", tmp_path / "t.npy"), "token 2 is 640", "0 to 639")
+    refused(
+        spvk("prefill", "-m", TARGET, "-md", DRAFT, "--tokens", tmp_path / "t.npy"),
+        "token 2 is 640",
+        "0 to 639",
+    )
     np.save(tmp_path / "f.npy", np.array([1.0]))
     refused(spvk("dump", TINY, "--tokens", tmp_path / "f.npy", "-o", tmp_path / "o.npz"), "f.npy", "float64")
     (tmp_path / "x.npy").write_bytes(b"junk")

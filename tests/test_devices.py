@@ -10,20 +10,40 @@ from spvk.recording import Buffer
 
 import numpy as np
 
-CPU = DeviceInfo(0, "llvmpipe", "cpu", "llvmpipe", "1.3.0", b"a", "k", 32 << 30, (8, 8, 8), True, True, False, 1 << 31, 1 << 27, 32768, ())
+CPU = DeviceInfo(
+    0,
+    "llvmpipe",
+    "cpu",
+    "llvmpipe",
+    "1.3.0",
+    b"a",
+    "k",
+    32 << 30,
+    (8, 8, 8),
+    True,
+    True,
+    False,
+    1 << 31,
+    1 << 27,
+    32768,
+    (),
+)
 IGPU = dataclasses.replace(CPU, index=1, name="AMD Radeon 780M", type="integrated", memory=16 << 30)
 DGPU = dataclasses.replace(CPU, index=2, name="AMD Radeon RX 7600", type="discrete", memory=8 << 30)
 BIG = dataclasses.replace(DGPU, index=3, name="AMD Radeon RX 7900", memory=24 << 30)
 OLD = dataclasses.replace(DGPU, index=4, name="Old", memory=48 << 30, missing=("shaderInt64",))
 
 
-@pytest.mark.parametrize("devices,best,reason", [
-    ([CPU], CPU, "a software driver: no GPU answers"),
-    ([CPU, IGPU], IGPU, "integrated GPU with the most memory"),
-    ([CPU, IGPU, DGPU], DGPU, "discrete GPU with the most memory"),
-    ([DGPU, BIG, IGPU], BIG, "discrete GPU with the most memory"),
-    ([OLD, IGPU], IGPU, "integrated GPU"),
-])
+@pytest.mark.parametrize(
+    "devices,best,reason",
+    [
+        ([CPU], CPU, "a software driver: no GPU answers"),
+        ([CPU, IGPU], IGPU, "integrated GPU with the most memory"),
+        ([CPU, IGPU, DGPU], DGPU, "discrete GPU with the most memory"),
+        ([DGPU, BIG, IGPU], BIG, "discrete GPU with the most memory"),
+        ([OLD, IGPU], IGPU, "integrated GPU"),
+    ],
+)
 def test_choice(devices, best, reason):
     assert choose(devices) == (best, reason)
 
@@ -33,13 +53,20 @@ def test_named_by_index_and_by_part_of_the_name():
     assert choose([CPU, IGPU, DGPU], "rx 7600")[0] is DGPU
 
 
-@pytest.mark.parametrize("devices,wanted,message", [
-    ([], None, "no Vulkan device: found none"),
-    ([OLD], None, "no usable Vulkan device: Old lacks shaderInt64"),
-    ([CPU, IGPU], "geforce", "--device geforce: no such device, expected one of 0: llvmpipe, 1: AMD Radeon 780M"),
-    ([CPU], "7", "--device 7: no such device"),
-    ([OLD], "old", "--device old: Old lacks shaderInt64"),
-])
+@pytest.mark.parametrize(
+    "devices,wanted,message",
+    [
+        ([], None, "no Vulkan device: found none"),
+        ([OLD], None, "no usable Vulkan device: Old lacks shaderInt64"),
+        (
+            [CPU, IGPU],
+            "geforce",
+            "--device geforce: no such device, expected one of 0: llvmpipe, 1: AMD Radeon 780M",
+        ),
+        ([CPU], "7", "--device 7: no such device"),
+        ([OLD], "old", "--device old: Old lacks shaderInt64"),
+    ],
+)
 def test_refusals(devices, wanted, message):
     with pytest.raises(DeviceError, match=message):
         choose(devices, wanted)
@@ -62,7 +89,9 @@ def test_pipeline_cache_is_kept_on_disk_by_device_and_driver(tmp_path, monkeypat
 def test_memory_is_bounded_by_the_device_limit():
     with Device(max_allocation=1 << 20) as d:
         memory = Memory(d)
-        with pytest.raises(DeviceError, match="allocating .* bytes: the device allows at most 1048576 at once"):
+        with pytest.raises(
+            DeviceError, match="allocating .* bytes: the device allows at most 1048576 at once"
+        ):
             memory.allocate(Buffer("big", 2 << 20))
         with pytest.raises(DeviceError, match="weights: .* MiB of device memory"):
             d.require_fit(1 << 60, "weights")
@@ -77,7 +106,7 @@ def test_upload_and_download_through_staging(device):
     block, _ = memory.places[buffer]
     mapped, block.mapped = block.mapped, None
     memory.upload(buffer, data)
-    assert np.array_equal(memory.download(buffer, np.uint32)[:data.size], data)
+    assert np.array_equal(memory.download(buffer, np.uint32)[: data.size], data)
     part = buffer.range(400, 4000)
     assert np.array_equal(memory.download(part, np.uint32), data[100:1100])
     block.mapped = mapped

@@ -37,7 +37,9 @@ def prompts(length: int, facts: int, count: int) -> list[dict]:
 def test_dense_prefill_answers_the_trained_questions(pair, length, facts):
     off = Settings(mode="off")
     chosen = prompts(length, facts, 6)
-    right = sum(engine.prefill(pair[0], None, p["tokens"], off, predict=2).tokens == p["answer"] for p in chosen)
+    right = sum(
+        engine.prefill(pair[0], None, p["tokens"], off, predict=2).tokens == p["answer"] for p in chosen
+    )
     assert right >= len(chosen) - 1
 
 
@@ -47,7 +49,10 @@ def test_the_main_job_keeps_the_fact_and_answers(pair):
         result = engine.prefill(*pair, p["tokens"], settings, predict=2)
         assert result.selection.kept_fraction <= 0.25
         assert p["value_pos"] in result.selection.positions
-        assert result.selection.positions.tolist() == choose(engine.score(pair[1], p["tokens"], settings), settings).positions.tolist()
+        assert (
+            result.selection.positions.tolist()
+            == choose(engine.score(pair[1], p["tokens"], settings), settings).positions.tolist()
+        )
 
 
 def test_importance_is_that_of_the_exact_reference(pair):
@@ -58,7 +63,10 @@ def test_importance_is_that_of_the_exact_reference(pair):
 
 def test_selection_does_not_depend_on_the_batch_size(pair):
     p = prompts(512, 8, 1)[0]
-    hashes = {choose(engine.score(pair[1], p["tokens"], Settings(), batch=b), Settings()).sha256 for b in (7, 64, 512)}
+    hashes = {
+        choose(engine.score(pair[1], p["tokens"], Settings(), batch=b), Settings()).sha256
+        for b in (7, 64, 512)
+    }
     assert len(hashes) == 1
 
 
@@ -84,8 +92,10 @@ def test_decode_goes_on_at_the_original_length(pair):
 def test_stop_token_ends_the_answer(pair):
     p = prompts(256, 1, 1)[0]
     free = engine.prefill(pair[0], None, p["tokens"], Settings(mode="off"), predict=6).tokens
-    stopped = engine.prefill(pair[0], None, p["tokens"], Settings(mode="off"), predict=6, stop=[free[1]]).tokens
-    assert stopped == free[:free.index(free[1]) + 1]
+    stopped = engine.prefill(
+        pair[0], None, p["tokens"], Settings(mode="off"), predict=6, stop=[free[1]]
+    ).tokens
+    assert stopped == free[: free.index(free[1]) + 1]
 
 
 def test_scoring_memory_grows_only_by_cache_positions_and_scores(tiny):
@@ -99,8 +109,10 @@ def test_scoring_memory_grows_only_by_cache_positions_and_scores(tiny):
     per_token = layers * 2 * a.kv_heads * a.dim * 4 + 2 * 4  # keys and values; score row and importance
     for n in (1024, 2048, 4096):
         grown = used[2 * n] - used[n]
-        splits = (session_bytes(tiny, 2 * n, 512, Capture(importance=True))["score_stats"]
-                  - session_bytes(tiny, n, 512, Capture(importance=True))["score_stats"])
+        splits = (
+            session_bytes(tiny, 2 * n, 512, Capture(importance=True))["score_stats"]
+            - session_bytes(tiny, n, 512, Capture(importance=True))["score_stats"]
+        )
         assert grown == n * per_token + splits
         assert splits <= n
 
@@ -134,16 +146,19 @@ def test_opening_and_closing_gives_all_memory_back(device, tiny):
     assert session.memory.blocks == [] and session.commands == {}
 
 
-@pytest.mark.parametrize("tokens,positions,message", [
-    ([], None, "prompt: empty"),
-    ([1, 512], None, "token 1 is 512, expected 0 to 511"),
-    ([-1], None, "token 0 is -1, expected 0 to 511"),
-    ([1.5], None, "tokens: found float64, expected integers"),
-    ([1, 2], [0], "positions: found int64"),
-    ([1, 2], [5, 5], "position 1 is 5, expected increasing"),
-    ([1, 2], [-1, 5], "position 0 is -1"),
-    ([1, 2], [0, 262144], "expected at most 262144"),
-])
+@pytest.mark.parametrize(
+    "tokens,positions,message",
+    [
+        ([], None, "prompt: empty"),
+        ([1, 512], None, "token 1 is 512, expected 0 to 511"),
+        ([-1], None, "token 0 is -1, expected 0 to 511"),
+        ([1.5], None, "tokens: found float64, expected integers"),
+        ([1, 2], [0], "positions: found int64"),
+        ([1, 2], [5, 5], "position 1 is 5, expected increasing"),
+        ([1, 2], [-1, 5], "position 0 is -1"),
+        ([1, 2], [0, 262144], "expected at most 262144"),
+    ],
+)
 def test_bad_tokens_and_positions_are_named(tiny, tokens, positions, message):
     with pytest.raises(SpvkError, match=message):
         engine.dump(tiny, tokens, positions)
@@ -155,7 +170,7 @@ def test_nan_in_a_layer_is_an_error_that_names_it(device, tmp_path):
 
     data = bytearray(TINY.read_bytes())
     norm = open_gguf(TINY).tensor("blk.2.post_attention_norm.weight")
-    data[norm.offset:norm.offset + 4] = np.float32(np.nan).tobytes()
+    data[norm.offset : norm.offset + 4] = np.float32(np.nan).tobytes()
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(data)
     with Model(device, broken) as model, pytest.raises(SpvkError, match=r"NaN.*layer 2 \(blk\.2\)"):

@@ -16,7 +16,11 @@ from spvk.model import Model
 @pytest.fixture(scope="module")
 def models(device):
     opened = {}
-    yield lambda path: opened.setdefault(path, None) or opened.update({path: Model(device, path)}) or opened[path]
+    yield (
+        lambda path: (
+            opened.setdefault(path, None) or opened.update({path: Model(device, path)}) or opened[path]
+        )
+    )
     for m in opened.values():
         m.close()
 
@@ -38,11 +42,16 @@ def check_case(model, want: dict[str, np.ndarray], budget: float = 1e-8) -> None
 
 def case_of(path, case):
     prefix = case + "/"
-    return {k[len(prefix):]: v for k, v in exact(path).items() if k.startswith(prefix) and "/llamacpp/" not in k}
+    return {
+        k[len(prefix) :]: v for k, v in exact(path).items() if k.startswith(prefix) and "/llamacpp/" not in k
+    }
 
 
-@pytest.mark.parametrize("path,case", [(p, c) for p in (TINY, MIXED, DRAFT, TARGET) for c in cases(p)],
-                         ids=lambda x: getattr(x, "stem", x))
+@pytest.mark.parametrize(
+    "path,case",
+    [(p, c) for p in (TINY, MIXED, DRAFT, TARGET) for c in cases(p)],
+    ids=lambda x: getattr(x, "stem", x),
+)
 def test_matches_the_exact_outputs(models, path, case):
     check_case(models(path), case_of(path, case))
 

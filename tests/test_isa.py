@@ -16,8 +16,14 @@ spec.loader.exec_module(isa)
 
 
 def row(module, constants=None, **numbers):
-    return {"module": module, "device": "phoenix", **dict.fromkeys(isa.STATISTICS, 0), "seconds": 0.1,
-            "class": "scalar", "constants": constants or {}} | numbers
+    return {
+        "module": module,
+        "device": "phoenix",
+        **dict.fromkeys(isa.STATISTICS, 0),
+        "seconds": 0.1,
+        "class": "scalar",
+        "constants": constants or {},
+    } | numbers
 
 
 def test_constants_are_those_of_the_launchers():
@@ -39,18 +45,32 @@ def test_every_launcher_can_be_called_without_a_device():
 
 
 def test_one_line_a_module_the_one_that_fares_worst():
-    rows = [row("a", {"N": 1}, vgprs=200), row("a", {"N": 2}, vgprs=100, scratch=4),
-            row("a", {"N": 3}, vgprs=150, scratch=4), row("b", {"N": 4}), row("c", {"N": 5}, scratch=9),
-            row("c", {"N": 6}, **dict.fromkeys(isa.STATISTICS), error="died")]
+    rows = [
+        row("a", {"N": 1}, vgprs=200),
+        row("a", {"N": 2}, vgprs=100, scratch=4),
+        row("a", {"N": 3}, vgprs=150, scratch=4),
+        row("b", {"N": 4}),
+        row("c", {"N": 5}, scratch=9),
+        row("c", {"N": 6}, **dict.fromkeys(isa.STATISTICS), error="died"),
+    ]
     assert [(r["module"], r["constants"]["N"]) for r in isa.worst(rows)] == [("a", 3), ("b", 4), ("c", 6)]
 
 
 def test_the_table_marks_trouble():
-    lines = isa.markdown([row("a", {"LOCAL": 64, "ROWS": 4}, vgprs=24, waves=32), row("b", spilled_sgprs=3),
-                          row("c", **dict.fromkeys(isa.STATISTICS), error="died")]).splitlines()
-    assert lines[0] == ("| module | device | vgprs | sgprs | spilled_vgprs | spilled_sgprs | scratch | lds | waves | "
-                        "code_size | inverse_throughput | seconds | class | constants |")
-    assert lines[2] == "| a | phoenix | 24 | 0 | 0 | 0 | 0 | 0 | 32 | 0 | 0 | 0.1 | scalar | LOCAL=64 ROWS=4 |"
+    lines = isa.markdown(
+        [
+            row("a", {"LOCAL": 64, "ROWS": 4}, vgprs=24, waves=32),
+            row("b", spilled_sgprs=3),
+            row("c", **dict.fromkeys(isa.STATISTICS), error="died"),
+        ]
+    ).splitlines()
+    assert lines[0] == (
+        "| module | device | vgprs | sgprs | spilled_vgprs | spilled_sgprs | scratch | lds | waves | "
+        "code_size | inverse_throughput | seconds | class | constants |"
+    )
+    assert (
+        lines[2] == "| a | phoenix | 24 | 0 | 0 | 0 | 0 | 0 | 32 | 0 | 0 | 0.1 | scalar | LOCAL=64 ROWS=4 |"
+    )
     assert lines[3].startswith("| ! b | phoenix |") and lines[4].startswith("| ! c | phoenix | - | - |")
 
 
@@ -74,7 +94,10 @@ def test_a_module_that_the_compiler_dies_on_is_named_and_the_rest_goes_on(monkey
     rows, complaints = isa.measured("phoenix", "icd.json", None)
     assert compiler.skips == [0, 2] and complaints == ["x: y"]
     assert [(r["module"], r["vgprs"], r.get("error")) for r in rows] == [
-        ("a", 0, None), ("b", None, "more than 60 s"), ("c", 2, None)]
+        ("a", 0, None),
+        ("b", None, "more than 60 s"),
+        ("c", 2, None),
+    ]
     assert "phoenix: b: the compiler stopped (more than 60 s)" in capsys.readouterr().err
 
 
@@ -88,10 +111,13 @@ def test_json_alone_on_standard_output_and_strict_status(monkeypatch, capsys, tm
     assert isa.main([*common, "--class", "cpu"]) == 0
 
 
-@pytest.mark.parametrize("args,words", [
-    (["--icd", "absent.json"], "RADV's driver is not installed: absent.json is not a file"),
-    ([], "RADV's driver is not installed: no radeon_icd*.json in"),
-])
+@pytest.mark.parametrize(
+    "args,words",
+    [
+        (["--icd", "absent.json"], "RADV's driver is not installed: absent.json is not a file"),
+        ([], "RADV's driver is not installed: no radeon_icd*.json in"),
+    ],
+)
 def test_no_driver_is_one_line_and_status_2(args, words, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(isa, "ICD_FOLDERS", (str(tmp_path),))
@@ -103,8 +129,14 @@ def test_no_driver_is_one_line_and_status_2(args, words, monkeypatch, capsys, tm
 
 def test_another_driver_is_one_line_and_status_2(capsys, tmp_path):
     """A manifest without a library behind it: the real child process, no device."""
-    (tmp_path / "radeon_icd.json").write_text(json.dumps(
-        {"file_format_version": "1.0.0", "ICD": {"library_path": str(tmp_path / "none.so"), "api_version": "1.3.0"}}))
+    (tmp_path / "radeon_icd.json").write_text(
+        json.dumps(
+            {
+                "file_format_version": "1.0.0",
+                "ICD": {"library_path": str(tmp_path / "none.so"), "api_version": "1.3.0"},
+            }
+        )
+    )
     with pytest.raises(SystemExit) as stop:
         isa.main(["--icd", str(tmp_path / "radeon_icd.json"), "--device", "phoenix", "--module", "rms_norm"])
     out, err = capsys.readouterr()

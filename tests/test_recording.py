@@ -7,7 +7,9 @@ from spvk.recording import Buffer, Dispatch, barriers, cut, describe
 
 
 def rms(x, y, weight=Buffer("w", 64), step=Buffer("step", 16), groups=(1, 1, 1), flops=0):
-    return Dispatch("rms_norm", groups, dict(x=x, weight=weight, y=y, step_params=step, n=16, eps=1e-6), flops=flops)
+    return Dispatch(
+        "rms_norm", groups, dict(x=x, weight=weight, y=y, step_params=step, n=16, eps=1e-6), flops=flops
+    )
 
 
 def test_barrier_after_write_then_read_and_none_between_independent_dispatches():
@@ -37,7 +39,11 @@ def test_range_outside_the_buffer_is_refused():
 
 def test_cut_bounds_every_submission_and_covers_every_workgroup_once():
     a, b = Buffer("a", 64), Buffer("b", 64)
-    jobs = [rms(a, b, groups=(10, 1, 1), flops=100), rms(b, a, groups=(3, 1, 1), flops=1000), rms(a, b, groups=(1, 1, 1), flops=5000)]
+    jobs = [
+        rms(a, b, groups=(10, 1, 1), flops=100),
+        rms(b, a, groups=(3, 1, 1), flops=1000),
+        rms(a, b, groups=(1, 1, 1), flops=5000),
+    ]
     pieces = cut(jobs, 250)
     assert all(cost <= 450 for parts, cost in pieces if len(parts) > 1 or parts[0][0] is not jobs[2])
     for job in jobs:
@@ -56,4 +62,5 @@ def test_text_shows_names_and_barriers():
     a, b, c = (Buffer(n, 64) for n in "abc")
     assert describe([rms(a, b), rms(b, c)]).splitlines() == [
         "  rms_norm 1x1x1 x=a weight=w y=b step_params=step n=16 eps=1e-06",
-        "| rms_norm 1x1x1 x=b weight=w y=c step_params=step n=16 eps=1e-06"]
+        "| rms_norm 1x1x1 x=b weight=w y=c step_params=step n=16 eps=1e-06",
+    ]

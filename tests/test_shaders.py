@@ -36,15 +36,25 @@ def test_every_module_of_the_catalogue_is_built():
 def test_every_module_passes_spirv_val():
     files = [str(shaders.SPIRV_DIR / f"{name}.spv") for name in shaders.manifest()]
     for f in files:
-        subprocess.check_call([build.tool("spirv-val"), "--target-env", "vulkan1.2", "--scalar-block-layout", f])
+        subprocess.check_call(
+            [build.tool("spirv-val"), "--target-env", "vulkan1.2", "--scalar-block-layout", f]
+        )
 
 
 def test_push_constants_agree_with_the_compiled_modules():
     """Member names and offsets in each SPIR-V module are those of the manifest."""
     for name, module in shaders.manifest().items():
-        text = subprocess.run([build.tool("spirv-dis"), "--raw-id", str(shaders.SPIRV_DIR / f"{name}.spv")],
-                              capture_output=True, text=True, check=True).stdout
-        block = next(line.split()[1] for line in text.splitlines() if line.strip().startswith("OpName") and '"Push"' in line)
+        text = subprocess.run(
+            [build.tool("spirv-dis"), "--raw-id", str(shaders.SPIRV_DIR / f"{name}.spv")],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        block = next(
+            line.split()[1]
+            for line in text.splitlines()
+            if line.strip().startswith("OpName") and '"Push"' in line
+        )
         names, offsets = {}, {}
         for line in text.splitlines():
             words = line.split()
@@ -52,7 +62,9 @@ def test_push_constants_agree_with_the_compiled_modules():
                 names[int(words[2])] = words[3].strip('"')
             if words[:2] == ["OpMemberDecorate", block] and words[3] == "Offset":
                 offsets[int(words[2])] = int(words[4])
-        assert [(names[i], offsets[i]) for i in sorted(names)] == [(f.name, f.offset) for f in module.push], name
+        assert [(names[i], offsets[i]) for i in sorted(names)] == [(f.name, f.offset) for f in module.push], (
+            name
+        )
 
 
 def test_push_constants_stay_within_what_vulkan_guarantees():
@@ -65,5 +77,13 @@ def test_pack_names_missing_arguments():
 
 
 def test_pack_places_values():
-    fields = (shaders.Field("x", "address", "r", 0), shaders.Field("n", "uint", "", 8), shaders.Field("eps", "float", "", 12))
-    assert shaders.Module("m", "", fields, {}).pack(dict(eps=0.5, n=5, x=1)).hex() == "0100000000000000" "05000000" "0000003f"
+    fields = (
+        shaders.Field("x", "address", "r", 0),
+        shaders.Field("n", "uint", "", 8),
+        shaders.Field("eps", "float", "", 12),
+    )
+    assert (
+        shaders.Module("m", "", fields, {}).pack(dict(eps=0.5, n=5, x=1)).hex() == "0100000000000000"
+        "05000000"
+        "0000003f"
+    )

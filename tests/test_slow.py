@@ -19,7 +19,13 @@ from test_fidelity import check_case
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(os.environ.get("SPVK_FIXTURES", "."))
-CASES = {"tiny-target-Q4_K_M": 1e-8, "tiny-target-mixed": 1e-8, "smollm2-135m-q4_1": 1e-8, "full-0.8b": 1e-6, "full-4b": 1e-6}
+CASES = {
+    "tiny-target-Q4_K_M": 1e-8,
+    "tiny-target-mixed": 1e-8,
+    "smollm2-135m-q4_1": 1e-8,
+    "full-0.8b": 1e-6,
+    "full-4b": 1e-6,
+}
 
 
 @pytest.mark.parametrize("stem,budget", CASES.items())
@@ -43,6 +49,8 @@ def test_trained_pair_answers_cell_by_cell(device, select):
             cells.setdefault((p["len"], p["facts"]), []).append(result.tokens == p["answer"])
             kept.setdefault((p["len"], p["facts"]), []).append(result.selection.kept_fraction)
     for (length, facts), right in cells.items():
-        print(f"{select} {length} tokens {facts} facts: {sum(right)}/{len(right)}, kept {np.mean(kept[length, facts]):.3f}")
+        print(
+            f"{select} {length} tokens {facts} facts: {sum(right)}/{len(right)}, kept {np.mean(kept[length, facts]):.3f}"
+        )
     if select == "dense":
         assert all(sum(right) >= 24 and len(right) == 25 for right in cells.values())

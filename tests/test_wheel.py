@@ -19,24 +19,37 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.check_call([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)])
-    subprocess.check_call([*pip, "install", "--no-deps", "--target", str(folder / "site"), *map(str, folder.glob("spvk-*.whl"))])
+    subprocess.check_call(
+        [*pip, "install", "--no-deps", "--target", str(folder / "site"), *map(str, folder.glob("spvk-*.whl"))]
+    )
 
     def run(*args):
-        return subprocess.run([sys.executable, *args], capture_output=True, text=True, cwd=folder, timeout=300,
-                              env={**os.environ, "PYTHONPATH": str(folder / "site")})
+        return subprocess.run(
+            [sys.executable, *args],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": str(folder / "site")},
+        )
+
     return run
 
 
 def test_it_is_the_wheel_that_runs(installed):
     done = installed("-c", "import spvk, spvk.shaders as s; print(spvk.__file__); print(len(s.manifest()))")
     path, count = done.stdout.split()
-    assert path.endswith("site/spvk/__init__.py") and int(count) == len(list((ROOT / "spvk" / "spirv").glob("*.spv")))
+    assert path.endswith("site/spvk/__init__.py") and int(count) == len(
+        list((ROOT / "spvk" / "spirv").glob("*.spv"))
+    )
 
 
 def test_two_calls_from_another_folder(installed, tmp_path):
     np.save(tmp_path / "t.npy", exact(TINY)["n7/tokens"])
     first = installed("-m", "spvk", "inspect", str(TINY))
     assert first.returncode == 0 and "qwen35" in first.stdout
-    second = installed("-m", "spvk", "dump", str(TINY), "--tokens", str(tmp_path / "t.npy"), "-o", str(tmp_path / "o.npz"))
+    second = installed(
+        "-m", "spvk", "dump", str(TINY), "--tokens", str(tmp_path / "t.npy"), "-o", str(tmp_path / "o.npz")
+    )
     assert second.returncode == 0, second.stderr
     assert np.load(tmp_path / "o.npz")["greedy"][0] == exact(TINY)["n7/greedy"][0]

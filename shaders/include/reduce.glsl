@@ -2,14 +2,17 @@
 // The including shader declares local_size_x_id = 0 (LOCAL); every lane must call these together.
 shared float reduce_scratch[64];  // one slot a subgroup; a workgroup has at most 64 subgroups here
 
+// A workgroup may be smaller than a subgroup.
+uint lanes_together() { return min(gl_SubgroupSize, gl_WorkGroupSize.x); }
+
 float subgroup_total(float x) {
     // Shuffles cost a third of subgroupAdd on software drivers, and give every device one summation order.
-    for (uint step = 1; step < min(gl_SubgroupSize, gl_WorkGroupSize.x); step <<= 1) x += subgroupShuffleXor(x, step);
+    for (uint step = 1; step < lanes_together(); step <<= 1) x += subgroupShuffleXor(x, step);
     return x;
 }
 
 float subgroup_largest(float x) {
-    for (uint step = 1; step < min(gl_SubgroupSize, gl_WorkGroupSize.x); step <<= 1) x = max(x, subgroupShuffleXor(x, step));
+    for (uint step = 1; step < lanes_together(); step <<= 1) x = max(x, subgroupShuffleXor(x, step));
     return x;
 }
 

@@ -55,7 +55,9 @@ class Commands:
         lib.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, pipeline)
         values = {k: self.memory.address(v) if isinstance(v, Buffer) else v for k, v in d.args.items()}
         push = manifest()[d.module].pack(values)
-        lib.vkCmdPushConstants(commands, layout, vk.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(push), ffi.from_buffer(push))
+        lib.vkCmdPushConstants(
+            commands, layout, vk.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(push), ffi.from_buffer(push)
+        )
         base, groups = [0, 0, 0], list(d.groups)
         base[d.split], groups[d.split] = first, count
         lib.vkCmdDispatchBase(commands, *base, *groups)
@@ -64,6 +66,9 @@ class Commands:
         compute, everything = vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         barrier = vk.VkMemoryBarrier(
             srcAccessMask=vk.VK_ACCESS_MEMORY_WRITE_BIT | vk.VK_ACCESS_MEMORY_READ_BIT,
-            dstAccessMask=(vk.VK_ACCESS_HOST_READ_BIT if host else 0) | vk.VK_ACCESS_MEMORY_READ_BIT | vk.VK_ACCESS_MEMORY_WRITE_BIT)
+            dstAccessMask=(vk.VK_ACCESS_HOST_READ_BIT if host else 0)
+            | vk.VK_ACCESS_MEMORY_READ_BIT
+            | vk.VK_ACCESS_MEMORY_WRITE_BIT,
+        )
         stages = (compute, vk.VK_PIPELINE_STAGE_HOST_BIT | everything) if host else (everything, compute)
         lib.vkCmdPipelineBarrier(commands, *stages, 0, 1, ffi.addressof(barrier), 0, ffi.NULL, 0, ffi.NULL)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Mapping
 
 from .. import shaders
 from ..errors import DeviceError
+from ..recording import Recording
 from .api import PIPELINE_CREATE_DISPATCH_BASE, check, create, ffi, lib, vk
-from .devices import DeviceInfo, choose, enumerate_devices, make_instance
+from .devices import choose, enumerate_devices, make_instance
 
-WAIT_NS = 60 * 10**9  # a submission is cut to about half a second: a minute without an answer is a lost device
+WAIT_NS = (
+    60 * 10**9
+)  # a submission is cut to about half a second: a minute without an answer is a lost device
 
 
 def cache_dir() -> Path:
@@ -36,8 +40,14 @@ class Device:
         queue = ffi.new("VkQueue*")
         lib.vkGetDeviceQueue(self.handle, self.family, 0, queue)
         self.queue = queue[0]
-        self.pool = create("VkCommandPool", lib.vkCreateCommandPool, self.handle, vk.VkCommandPoolCreateInfo(
-            queueFamilyIndex=self.family, flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT))
+        self.pool = create(
+            "VkCommandPool",
+            lib.vkCreateCommandPool,
+            self.handle,
+            vk.VkCommandPoolCreateInfo(
+                queueFamilyIndex=self.family, flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
+            ),
+        )
         self.fence = create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo())
         self.layouts: dict[int, object] = {}
         self.modules: dict[str, object] = {}
@@ -60,8 +70,14 @@ class Device:
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=[1.0])
         f12 = vk.VkPhysicalDeviceVulkan12Features(bufferDeviceAddress=1, scalarBlockLayout=1)
         features = vk.VkPhysicalDeviceFeatures(shaderInt64=1)
-        return create("VkDevice", lib.vkCreateDevice, self.info.handle, vk.VkDeviceCreateInfo(
-            pNext=f12, queueCreateInfoCount=1, pQueueCreateInfos=[queue], pEnabledFeatures=features))
+        return create(
+            "VkDevice",
+            lib.vkCreateDevice,
+            self.info.handle,
+            vk.VkDeviceCreateInfo(
+                pNext=f12, queueCreateInfoCount=1, pQueueCreateInfos=[queue], pEnabledFeatures=features
+            ),
+        )
 
     def memory_type(self, allowed: int, host: bool) -> tuple[int, bool]:
         """(index, whether the host sees it) of the best memory type among the bits of `allowed`."""
@@ -82,8 +98,10 @@ class Device:
     def require_fit(self, nbytes: int, what: str) -> None:
         """Raise DeviceError when `nbytes` more than a device holds are wanted, before any are taken."""
         if nbytes > self.info.memory:
-            raise DeviceError(f"{what}: {nbytes / 2**20:.0f} MiB of device memory, {self.info.name} has "
-                              f"{self.info.memory / 2**20:.0f} MiB")
+            raise DeviceError(
+                f"{what}: {nbytes / 2**20:.0f} MiB of device memory, {self.info.name} has "
+                f"{self.info.memory / 2**20:.0f} MiB"
+            )
 
     # -- pipelines -------------------------------------------------------------------------------------
 
@@ -94,35 +112,73 @@ class Device:
             self.pipelines[key] = self._make_pipeline(shaders.manifest()[module], spec)
         return self.pipelines[key]
 
+    def compile(self, recording: Recording) -> None:
+        """Make the pipelines that a recording needs, on all cores: drivers compile outside Python's lock."""
+        wanted = {(d.module, tuple(sorted(d.spec.items()))): d for d in recording}
+        missing = [d for key, d in wanted.items() if key not in self.pipelines]
+        for module in {d.module for d in missing}:
+            self._module(shaders.manifest()[module])  # not made twice by two threads
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            list(pool.map(lambda d: self.pipeline(d.module, d.spec), missing))
+
     def _make_pipeline(self, module: shaders.Module, spec: Mapping[str, int]):
         unknown = spec.keys() - module.spec.keys()
         if unknown:
-            raise KeyError(f"{module.name}: no specialisation constant {sorted(unknown)}, it has {sorted(module.spec)}")
+            raise KeyError(
+                f"{module.name}: no specialisation constant {sorted(unknown)}, it has {sorted(module.spec)}"
+            )
         layout = self._layout(module.push_bytes)
         values = ffi.new("uint32_t[]", [v & 0xFFFFFFFF for v in spec.values()] or [0])
-        entries = [vk.VkSpecializationMapEntry(constantID=module.spec[n], offset=4 * i, size=4) for i, n in enumerate(spec)]
-        info = vk.VkSpecializationInfo(mapEntryCount=len(entries), pMapEntries=entries, dataSize=4 * len(entries),
-                                       pData=ffi.cast("void*", values))
-        stage = vk.VkPipelineShaderStageCreateInfo(stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=self._module(module),
-                                                   pName="main", pSpecializationInfo=info)
-        create_info = vk.VkComputePipelineCreateInfo(flags=PIPELINE_CREATE_DISPATCH_BASE, stage=stage, layout=layout)
+        entries = [
+            vk.VkSpecializationMapEntry(constantID=module.spec[n], offset=4 * i, size=4)
+            for i, n in enumerate(spec)
+        ]
+        info = vk.VkSpecializationInfo(
+            mapEntryCount=len(entries),
+            pMapEntries=entries,
+            dataSize=4 * len(entries),
+            pData=ffi.cast("void*", values),
+        )
+        stage = vk.VkPipelineShaderStageCreateInfo(
+            stage=vk.VK_SHADER_STAGE_COMPUTE_BIT,
+            module=self._module(module),
+            pName="main",
+            pSpecializationInfo=info,
+        )
+        create_info = vk.VkComputePipelineCreateInfo(
+            flags=PIPELINE_CREATE_DISPATCH_BASE, stage=stage, layout=layout
+        )
         out = ffi.new("VkPipeline*")
-        check(lib.vkCreateComputePipelines(self.handle, self.cache, 1, ffi.addressof(create_info), ffi.NULL, out),
-              f"compiling {module.name}")
+        check(
+            lib.vkCreateComputePipelines(
+                self.handle, self.cache, 1, ffi.addressof(create_info), ffi.NULL, out
+            ),
+            f"compiling {module.name}",
+        )
         return out[0], layout
 
     def _layout(self, push_bytes: int):
         if push_bytes not in self.layouts:
-            ranges = [vk.VkPushConstantRange(stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=push_bytes)]
-            self.layouts[push_bytes] = create("VkPipelineLayout", lib.vkCreatePipelineLayout, self.handle,
-                                              vk.VkPipelineLayoutCreateInfo(pushConstantRangeCount=1, pPushConstantRanges=ranges))
+            ranges = [
+                vk.VkPushConstantRange(stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=push_bytes)
+            ]
+            self.layouts[push_bytes] = create(
+                "VkPipelineLayout",
+                lib.vkCreatePipelineLayout,
+                self.handle,
+                vk.VkPipelineLayoutCreateInfo(pushConstantRangeCount=1, pPushConstantRanges=ranges),
+            )
         return self.layouts[push_bytes]
 
     def _module(self, module: shaders.Module):
         if module.name not in self.modules:
             code = module.spirv()
-            self.modules[module.name] = create("VkShaderModule", lib.vkCreateShaderModule, self.handle,
-                                               vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code))
+            self.modules[module.name] = create(
+                "VkShaderModule",
+                lib.vkCreateShaderModule,
+                self.handle,
+                vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code),
+            )
         return self.modules[module.name]
 
     @property
@@ -141,7 +197,9 @@ class Device:
     def save_cache(self) -> None:
         """Write the pipeline cache to disk (whole file at once); a read-only cache directory is no error."""
         size = ffi.new("size_t*")
-        check(lib.vkGetPipelineCacheData(self.handle, self.cache, size, ffi.NULL), "reading the pipeline cache")
+        check(
+            lib.vkGetPipelineCacheData(self.handle, self.cache, size, ffi.NULL), "reading the pipeline cache"
+        )
         data = ffi.new("uint8_t[]", max(1, size[0]))
         check(lib.vkGetPipelineCacheData(self.handle, self.cache, size, data), "reading the pipeline cache")
         temporary = self._cache_file.with_suffix(f".{os.getpid()}.tmp")
@@ -157,7 +215,9 @@ class Device:
     def command_buffer(self):
         info = vk.VkCommandBufferAllocateInfo(commandPool=self.pool, level=0, commandBufferCount=1)
         out = ffi.new("VkCommandBuffer*")
-        check(lib.vkAllocateCommandBuffers(self.handle, ffi.addressof(info), out), "allocating a command buffer")
+        check(
+            lib.vkAllocateCommandBuffers(self.handle, ffi.addressof(info), out), "allocating a command buffer"
+        )
         return out[0]
 
     def submit(self, infos, count: int) -> None:
@@ -183,7 +243,11 @@ class Device:
         check(lib.vkEndCommandBuffer(commands), "recording a copy")
         handles = ffi.new("VkCommandBuffer[]", [commands])
         info = ffi.new("VkSubmitInfo*")
-        info.sType, info.commandBufferCount, info.pCommandBuffers = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO, 1, handles
+        info.sType, info.commandBufferCount, info.pCommandBuffers = (
+            vk.VK_STRUCTURE_TYPE_SUBMIT_INFO,
+            1,
+            handles,
+        )
         self.submit(info, 1)
         lib.vkFreeCommandBuffers(self.handle, self.pool, 1, handles)
 

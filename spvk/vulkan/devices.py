@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from ..errors import DeviceError
 from .api import create, enumerate_all, ffi, lib, text, vk
 
-TYPES = {vk.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: "discrete", vk.VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: "integrated",
-         vk.VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: "virtual", vk.VK_PHYSICAL_DEVICE_TYPE_CPU: "cpu"}
+TYPES = {
+    vk.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: "discrete",
+    vk.VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: "integrated",
+    vk.VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: "virtual",
+    vk.VK_PHYSICAL_DEVICE_TYPE_CPU: "cpu",
+}
 PREFERENCE = ("discrete", "integrated", "virtual", "other", "cpu")
 API_VERSION = vk.VK_MAKE_VERSION(1, 2, 0)
 COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
@@ -43,13 +47,17 @@ def make_instance():
     try:
         return create("VkInstance", lib.vkCreateInstance, None, vk.VkInstanceCreateInfo(pApplicationInfo=app))
     except DeviceError as error:
-        raise DeviceError(f"no Vulkan driver answers ({error}): install one, such as mesa-vulkan-drivers") from None
+        raise DeviceError(
+            f"no Vulkan driver answers ({error}): install one, such as mesa-vulkan-drivers"
+        ) from None
 
 
 def enumerate_devices(instance) -> list[DeviceInfo]:
     """Every physical device, without the doubles that two drivers of one GPU make (same UUID)."""
     found: dict[bytes, DeviceInfo] = {}
-    for i, handle in enumerate(enumerate_all(lib.vkEnumeratePhysicalDevices, instance, ctype="VkPhysicalDevice")):
+    for i, handle in enumerate(
+        enumerate_all(lib.vkEnumeratePhysicalDevices, instance, ctype="VkPhysicalDevice")
+    ):
         info = examine(i, handle)
         found.setdefault(info.uuid, info)
     return list(found.values())
@@ -66,13 +74,24 @@ def examine(index: int, handle) -> DeviceInfo:
     default = p11.subgroupSize
     features, missing = query_features(handle)
     return DeviceInfo(
-        index, text(p.properties.deviceName), TYPES.get(p.properties.deviceType, "other"),
-        f"{text(p12.driverName)} {text(p12.driverInfo)}".strip(), f"{version >> 22}.{version >> 12 & 1023}.{version & 4095}",
-        bytes(p11.deviceUUID), f"{p.properties.vendorID:04x}-{p.properties.deviceID:04x}-{bytes(p.properties.pipelineCacheUUID).hex()}",
-        device_memory(handle), (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
-        features["shaderFloat16"], "VK_KHR_shader_integer_dot_product" in extensions or version >> 12 >= (1 << 10) + 3,
-        COOPERATIVE_MATRIX in extensions, p11.maxMemoryAllocationSize, limits.maxStorageBufferRange,
-        limits.maxComputeSharedMemorySize, missing, handle)
+        index,
+        text(p.properties.deviceName),
+        TYPES.get(p.properties.deviceType, "other"),
+        f"{text(p12.driverName)} {text(p12.driverInfo)}".strip(),
+        f"{version >> 22}.{version >> 12 & 1023}.{version & 4095}",
+        bytes(p11.deviceUUID),
+        f"{p.properties.vendorID:04x}-{p.properties.deviceID:04x}-{bytes(p.properties.pipelineCacheUUID).hex()}",
+        device_memory(handle),
+        (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
+        features["shaderFloat16"],
+        "VK_KHR_shader_integer_dot_product" in extensions or version >> 12 >= (1 << 10) + 3,
+        COOPERATIVE_MATRIX in extensions,
+        p11.maxMemoryAllocationSize,
+        limits.maxStorageBufferRange,
+        limits.maxComputeSharedMemorySize,
+        missing,
+        handle,
+    )
 
 
 def query_features(handle) -> tuple[dict[str, bool], tuple[str, ...]]:
@@ -80,14 +99,21 @@ def query_features(handle) -> tuple[dict[str, bool], tuple[str, ...]]:
     f12 = vk.VkPhysicalDeviceVulkan12Features()
     f = vk.VkPhysicalDeviceFeatures2(pNext=f12)
     lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(f))
-    required = {"shaderInt64": f.features.shaderInt64, "bufferDeviceAddress": f12.bufferDeviceAddress,
-                "scalarBlockLayout": f12.scalarBlockLayout}
+    required = {
+        "shaderInt64": f.features.shaderInt64,
+        "bufferDeviceAddress": f12.bufferDeviceAddress,
+        "scalarBlockLayout": f12.scalarBlockLayout,
+    }
     return {"shaderFloat16": bool(f12.shaderFloat16)}, tuple(n for n, v in required.items() if not v)
 
 
 def extension_names(handle) -> set[str]:
-    return {text(e.extensionName) for e in enumerate_all(lib.vkEnumerateDeviceExtensionProperties, handle, ffi.NULL,
-                                                       ctype="VkExtensionProperties")}
+    return {
+        text(e.extensionName)
+        for e in enumerate_all(
+            lib.vkEnumerateDeviceExtensionProperties, handle, ffi.NULL, ctype="VkExtensionProperties"
+        )
+    }
 
 
 def device_memory(handle) -> int:
@@ -105,13 +131,17 @@ def choose(devices: list[DeviceInfo], wanted: str | None = None) -> tuple[Device
     the larger memory decides; a CPU device is taken only when nothing else is there. Raises DeviceError.
     """
     if not devices:
-        raise DeviceError("no Vulkan device: found none, expected at least one driver (mesa-vulkan-drivers has "
-                          "a software one)")
+        raise DeviceError(
+            "no Vulkan device: found none, expected at least one driver (mesa-vulkan-drivers has "
+            "a software one)"
+        )
     if wanted is not None:
         return named(devices, wanted), "asked for"
     usable = [d for d in devices if not d.missing]
     if not usable:
-        raise DeviceError("no usable Vulkan device: " + "; ".join(f"{d.name} lacks {', '.join(d.missing)}" for d in devices))
+        raise DeviceError(
+            "no usable Vulkan device: " + "; ".join(f"{d.name} lacks {', '.join(d.missing)}" for d in devices)
+        )
     best = min(usable, key=lambda d: (PREFERENCE.index(d.type), -d.memory, d.index))
     if best.type == "cpu":
         return best, "a software driver: no GPU answers"
@@ -120,7 +150,11 @@ def choose(devices: list[DeviceInfo], wanted: str | None = None) -> tuple[Device
 
 def named(devices: list[DeviceInfo], wanted: str) -> DeviceInfo:
     listing = ", ".join(f"{d.index}: {d.name}" for d in devices)
-    hits = [d for d in devices if (d.index == int(wanted) if wanted.isdigit() else wanted.lower() in d.name.lower())]
+    hits = [
+        d
+        for d in devices
+        if (d.index == int(wanted) if wanted.isdigit() else wanted.lower() in d.name.lower())
+    ]
     if not hits:
         raise DeviceError(f"--device {wanted}: no such device, expected one of {listing}")
     if hits[0].missing:

@@ -12,14 +12,27 @@ import numpy as np
 
 from ..errors import DeviceError
 from ..recording import ALIGNMENT, Buffer
-from .api import BUFFER_USAGE_SHADER_DEVICE_ADDRESS, MEMORY_ALLOCATE_DEVICE_ADDRESS, WHOLE_SIZE, check, create, ffi, lib, vk
+from .api import (
+    BUFFER_USAGE_SHADER_DEVICE_ADDRESS,
+    MEMORY_ALLOCATE_DEVICE_ADDRESS,
+    WHOLE_SIZE,
+    check,
+    create,
+    ffi,
+    lib,
+    vk,
+)
 
-BLOCK = 64 << 20    # bytes: small buffers share blocks of this size
+BLOCK = 64 << 20  # bytes: small buffers share blocks of this size
 STAGING = 16 << 20  # bytes of the buffer through which a device-only block is filled and read
-SLACK = 32          # bytes past a buffer's end that a wide load may touch
+SLACK = 32  # bytes past a buffer's end that a wide load may touch
 _HOST = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
-_USAGE = (vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
-          | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT | BUFFER_USAGE_SHADER_DEVICE_ADDRESS)
+_USAGE = (
+    vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+    | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+    | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
+    | BUFFER_USAGE_SHADER_DEVICE_ADDRESS
+)
 
 
 @dataclass(eq=False)
@@ -65,13 +78,17 @@ class Memory:
             if block.nbytes - block.used >= size and (block.mapped is not None or not host):
                 return block
         if size > self.max_allocation:
-            raise DeviceError(f"allocating {size} bytes: the device allows at most {self.max_allocation} at once")
+            raise DeviceError(
+                f"allocating {size} bytes: the device allows at most {self.max_allocation} at once"
+            )
         self.blocks.append(self._new_block(max(size, min(BLOCK, self.max_allocation)), host))
         return self.blocks[-1]
 
     def _new_block(self, nbytes: int, host: bool) -> Block:
         vk_device = self.device.handle
-        buffer = create("VkBuffer", lib.vkCreateBuffer, vk_device, vk.VkBufferCreateInfo(size=nbytes, usage=_USAGE))
+        buffer = create(
+            "VkBuffer", lib.vkCreateBuffer, vk_device, vk.VkBufferCreateInfo(size=nbytes, usage=_USAGE)
+        )
         need = ffi.new("VkMemoryRequirements*")
         lib.vkGetBufferMemoryRequirements(vk_device, buffer, need)
         kind, visible = self.device.memory_type(need.memoryTypeBits, host)
@@ -81,8 +98,10 @@ class Memory:
             memory = create("VkDeviceMemory", lib.vkAllocateMemory, vk_device, info)
         except DeviceError as error:
             lib.vkDestroyBuffer(vk_device, buffer, ffi.NULL)
-            raise DeviceError(f"device memory: {need.size >> 20} MiB more could not be had ({error}); "
-                              f"{sum(b.nbytes for b in self.blocks) >> 20} MiB are in use") from None
+            raise DeviceError(
+                f"device memory: {need.size >> 20} MiB more could not be had ({error}); "
+                f"{sum(b.nbytes for b in self.blocks) >> 20} MiB are in use"
+            ) from None
         check(lib.vkBindBufferMemory(vk_device, buffer, memory, 0), "binding memory")
         where = vk.VkBufferDeviceAddressInfo(buffer=buffer)
         address = lib.vkGetBufferDeviceAddress(vk_device, ffi.addressof(where))
@@ -105,7 +124,7 @@ class Memory:
         if block.mapped is None:
             raise ValueError(f"{buffer.name}: not in host-visible memory")
         start += buffer.offset
-        return block.mapped[start:start + buffer.nbytes].view(dtype)
+        return block.mapped[start : start + buffer.nbytes].view(dtype)
 
     def upload(self, buffer: Buffer, data: np.ndarray) -> None:
         """Copy `data` (at most the buffer's bytes) to the start of `buffer`."""
@@ -114,11 +133,11 @@ class Memory:
             raise ValueError(f"{buffer.name}: {flat.nbytes} bytes into a buffer of {buffer.nbytes}")
         block, start = self.places[buffer.root]
         if block.mapped is not None:
-            self.view(buffer)[:flat.nbytes] = flat
+            self.view(buffer)[: flat.nbytes] = flat
             return
         for at in range(0, flat.nbytes, STAGING):
-            piece = flat[at:at + STAGING]
-            self._staging().mapped[:piece.nbytes] = piece
+            piece = flat[at : at + STAGING]
+            self._staging().mapped[: piece.nbytes] = piece
             self.device.copy(self.staging.buffer, 0, block.buffer, start + buffer.offset + at, piece.nbytes)
 
     def download(self, buffer: Buffer, dtype=np.float32) -> np.ndarray:
@@ -130,7 +149,7 @@ class Memory:
         for at in range(0, buffer.nbytes, STAGING):
             size = min(STAGING, buffer.nbytes - at)
             self.device.copy(block.buffer, start + buffer.offset + at, self._staging().buffer, 0, size)
-            out[at:at + size] = self.staging.mapped[:size]
+            out[at : at + size] = self.staging.mapped[:size]
         return out.view(dtype)
 
     def _staging(self) -> Block:

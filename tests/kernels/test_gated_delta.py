@@ -18,8 +18,10 @@ class Problem:
         self.rows, self.shape = rows, dict(key_heads=key_heads, value_heads=value_heads, size=size, eps=EPS)
         normal = lambda *shape: rng.normal(size=shape).astype(np.float32)
         inner = value_heads * size
-        self.conv = np.concatenate([normal(rows, 2 * key_heads * size),
-                                    rng.uniform(-0.3, 5, (rows, inner)).astype(np.float32)], axis=1)
+        self.conv = np.concatenate(
+            [normal(rows, 2 * key_heads * size), rng.uniform(-0.3, 5, (rows, inner)).astype(np.float32)],
+            axis=1,
+        )
         self.alpha, self.beta = normal(rows, value_heads) * 3, normal(rows, value_heads) * 2
         self.dt_bias = normal(value_heads) - 2
         self.a = -np.exp(rng.uniform(-7, 2.7, value_heads)).astype(np.float32)
@@ -28,8 +30,9 @@ class Problem:
     def exact(self):
         """(y, S) of the twin, started from this state as S [head, k, v]."""
         numbers = {k: v for k, v in self.shape.items() if k != "value_heads"}
-        return reference(self.conv, self.alpha, self.beta, self.dt_bias, self.a, self.state.transpose(0, 2, 1),
-                         **numbers)
+        return reference(
+            self.conv, self.alpha, self.beta, self.dt_bias, self.a, self.state.transpose(0, 2, 1), **numbers
+        )
 
     def run(self, bench, profile=CPU, splits=None, capacity=None):
         """y and S from the device: rows in batches of `splits`, buffers sized for `capacity` rows."""
@@ -39,10 +42,13 @@ class Problem:
         at, out = 0, []
         for count in splits or [self.rows]:
             inputs = self.conv, self.alpha, self.beta
-            parts = [bench.put(padded(x[at:at + count], capacity)) for x in inputs]
+            parts = [bench.put(padded(x[at : at + count], capacity)) for x in inputs]
             y = bench.empty(capacity, heads * size)
-            bench.run(gated_delta(profile, *parts, dt_bias, a, state, y, bench.step(count), rows=capacity,
-                                  **self.shape))
+            bench.run(
+                gated_delta(
+                    profile, *parts, dt_bias, a, state, y, bench.step(count), rows=capacity, **self.shape
+                )
+            )
             out.append(bench.get(y, capacity, heads * size))
             assert np.isnan(out[-1][count:]).all()  # rows beyond the step are untouched
             out[-1], at = out[-1][:count], at + count
@@ -119,11 +125,14 @@ def test_no_token_leaves_the_state(bench):
     assert np.array_equal(state, p.state.transpose(0, 2, 1))
 
 
-@pytest.mark.parametrize("change,message", [
-    (dict(size=48), r"gated_delta: size is 48, expected one of \(32, 64, 128\)"),
-    (dict(key_heads=3), "gated_delta: value_heads is 4, expected a multiple of 3"),
-    (dict(rows=100000), "gated_delta: conv has 1000000 bytes, expected at least 102400000"),
-])
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        (dict(size=48), r"gated_delta: size is 48, expected one of \(32, 64, 128\)"),
+        (dict(key_heads=3), "gated_delta: value_heads is 4, expected a multiple of 3"),
+        (dict(rows=100000), "gated_delta: conv has 1000000 bytes, expected at least 102400000"),
+    ],
+)
 def test_bad_arguments_are_named(change, message):
     b = Buffer("b", 1000000)
     with pytest.raises(ValueError, match=message):

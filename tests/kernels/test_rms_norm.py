@@ -13,8 +13,18 @@ def test_matches_twin(bench, rows, n, local):
     rng = np.random.default_rng(42)
     x, weight = rng.normal(size=(rows, n)).astype(np.float32), rng.normal(size=n).astype(np.float32)
     y = bench.empty(rows, n)
-    bench.run(rms_norm(Profile("cpu", 8, local), bench.put(x), bench.put(weight), y, bench.step(rows), rows=rows,
-                       n=n, eps=1e-6))
+    bench.run(
+        rms_norm(
+            Profile("cpu", 8, local),
+            bench.put(x),
+            bench.put(weight),
+            y,
+            bench.step(rows),
+            rows=rows,
+            n=n,
+            eps=1e-6,
+        )
+    )
     assert_close(bench.get(y, rows, n), reference(x, weight, 1e-6), 1e-13)
 
 
@@ -30,8 +40,19 @@ def test_rows_beyond_the_step_are_untouched(bench):
 def test_last_row_only(bench, tokens, n):
     x, weight = np.random.default_rng(7).normal(size=(2, 5, n)).astype(np.float32)
     y = bench.empty(2, n)
-    bench.run(rms_norm(bench.profile, bench.put(x), bench.put(weight[0]), y, bench.step(tokens), rows=5, n=n,
-                       eps=1e-6, last=True))
+    bench.run(
+        rms_norm(
+            bench.profile,
+            bench.put(x),
+            bench.put(weight[0]),
+            y,
+            bench.step(tokens),
+            rows=5,
+            n=n,
+            eps=1e-6,
+            last=True,
+        )
+    )
     out = bench.get(y, 2, n)
     assert_close(out[0], reference(x[tokens - 1], weight[0], 1e-6), 1e-13)
     assert np.isnan(out[1]).all()
