@@ -25,7 +25,7 @@ def models(device):
         m.close()
 
 
-def check_case(model, want: dict[str, np.ndarray], budget: float = 1e-8) -> None:
+def check_case(model, want: dict[str, np.ndarray], budget: float = 1e-8, rows_budget: float = 1e-5) -> None:
     """Assert everything that the exact case holds. `want` has its arrays by name."""
     lookahead = len(want["greedy"]) - 1 if "greedy" in want else 0
     got = engine.dump(model, want["tokens"], want["positions"], lookahead=lookahead)
@@ -34,10 +34,12 @@ def check_case(model, want: dict[str, np.ndarray], budget: float = 1e-8) -> None
         assert_close(got["hidden"], want["hidden"], budget, "hidden")
     for i in range(lookahead + 1):
         rows = want["attn_rows" if i == 0 else f"attn_rows_step{i}"]
-        assert np.abs(got[f"attn_rows_step{i}"] - rows).max() <= 1e-5, f"attention rows of step {i}"
+        error = np.abs(got[f"attn_rows_step{i}"] - rows).max()
+        print(f"attention rows of step {i}: {error:.2e}, {100 * error / rows_budget:.2g} % of the budget")
+        assert error <= rows_budget, f"attention rows of step {i}: {error:.2e}"
     if "greedy" in want:
         assert got["greedy"].tolist() == want["greedy"].tolist()
-        assert np.abs(got["importance"] - want["importance"]).max() <= 1e-5
+        assert np.abs(got["importance"] - want["importance"]).max() <= rows_budget
 
 
 def case_of(path, case):

@@ -34,7 +34,8 @@ def test_matches_the_exact_outputs(device, stem, budget):
         for case in sorted({k.split("/")[0] for k in z.files}):
             names = [k for k in z.files if k.startswith(case + "/") and "llamacpp" not in k]
             print(stem, case)
-            check_case(model, {k.split("/")[1]: z[k] for k in names}, budget)
+            # The full sizes have a budget of 1e-6, a hundred times the squared error: ten times the error of a row.
+            check_case(model, {k.split("/")[1]: z[k] for k in names}, budget, 1e-5 * (budget / 1e-8) ** 0.5)
 
 
 @pytest.mark.parametrize("select", ["dense", "chunk", "mass"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from ..errors import DeviceError
@@ -81,7 +82,7 @@ def examine(index: int, handle) -> DeviceInfo:
         f"{version >> 22}.{version >> 12 & 1023}.{version & 4095}",
         bytes(p11.deviceUUID),
         f"{p.properties.vendorID:04x}-{p.properties.deviceID:04x}-{bytes(p.properties.pipelineCacheUUID).hex()}",
-        device_memory(handle),
+        device_memory(handle, TYPES.get(p.properties.deviceType, "other")),
         (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
         features["shaderFloat16"],
         "VK_KHR_shader_integer_dot_product" in extensions or version >> 12 >= (1 << 10) + 3,
@@ -116,8 +117,13 @@ def extension_names(handle) -> set[str]:
     }
 
 
-def device_memory(handle) -> int:
-    """Bytes of the largest device-local heap."""
+def device_memory(handle, kind: str) -> int:
+    """Bytes of the largest device-local heap; of the machine's memory for a software driver.
+
+    Mesa 22.3's lavapipe reports a heap of 2 GiB whatever it could allocate.
+    """
+    if kind == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     m = ffi.new("VkPhysicalDeviceMemoryProperties*")
     lib.vkGetPhysicalDeviceMemoryProperties(handle, m)
     heaps = [m.memoryHeaps[i] for i in range(m.memoryHeapCount)]
