@@ -1,0 +1,161 @@
+"""What both architectures share: the builder that turns layers into a recording, and its buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping
+
+from ..kernels import (attention, embed_rows, matmul, matvec, norm_rope_store, rms_norm, score_accumulate, score_max,
+                       score_rows, score_stats, swiglu, take_row)
+from ..kernels.profile import Profile
+from ..recording import ALIGNMENT, Buffer, Matrix, Recording
+
+F32 = 4  # bytes
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """What the attention kernels need to know of a model."""
+
+    heads: int
+    kv_heads: int
+    dim: int
+    rotary: int
+    pairing: str  # "half" (i, i + r/2) or "adjacent" (2i, 2i + 1)
+    gated: bool
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a recording keeps besides the last token's activations.
+
+    `importance`: the fused score row (maximum over heads and layers), added up over steps;
+    `rows`: every head's softmax row of the last token; `hidden`: each layer's output of the last token.
+    """
+
+    importance: bool = False
+    rows: bool = False
+    hidden: bool = False
+
+
+def lay_out(name: str, phases: list[dict[str, int]]) -> tuple[Buffer, dict[str, Buffer]]:
+    """One buffer that serves phases which never live at the same time, and the ranges of each phase.
+
+    `phases` are dicts name -> bytes; the buffer has the size of the largest phase.
+    """
+    def aligned(n: int) -> int:
+        return -(-n // ALIGNMENT) * ALIGNMENT
+
+    root = Buffer(name, max(sum(aligned(n) for n in phase.values()) for phase in phases))
+    ranges = {}
+    for phase in phases:
+        at = 0
+        for key, nbytes in phase.items():
+            ranges[key] = root.range(at, nbytes, key)
+            at += aligned(nbytes)
+    return root, ranges
+
+
+@dataclass
+class Builder:
+    """Collects the dispatches of one batch of at most `rows` tokens.
+
+    `weights` has Matrix and Buffer by GGUF tensor name, `buffers` the session's buffers by name.
+    """
+
+    profile: Profile
+    weights: Mapping[str, Matrix | Buffer]
+    buffers: Mapping[str, Buffer]
+    rows: int
+    context: int
+    eps: float
+    capture: Capture
+    out: Recording = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Buffer:
+        return self.buffers[name]
+
+    @property
+    def step(self) -> Buffer:
+        return self.buffers["step"]
+
+    def embed(self, y: str) -> None:
+        self.out += embed_rows.embed_rows(self.profile, self["tokens"], self.weights["token_embd.weight"], self[y],
+                                          self.step, rows=self.rows)
+
+    def norm(self, x: str, weight: str, y: str, last: bool = False) -> None:
+        w = self.weights[weight]
+        self.out.append(rms_norm.rms_norm(self.profile, self[x], w, self[y], self.step, rows=self.rows,
+                                          n=w.nbytes // F32, eps=self.eps, last=last))
+
+    def product(self, x: str, weight: str, y: str, accumulate: bool = False) -> None:
+        """y (+)= x · weightᵀ for every row."""
+        w = self.weights[weight]
+        if self.rows == 1:
+            self.out += matvec.matvec(self.profile, self[x], w, self[y], accumulate=accumulate)
+        else:
+            self.out += matmul.matmul(self.profile, self[x], w, self[y], self.step, rows=self.rows, accumulate=accumulate)
+
+    def feed_forward(self, i: int, norm: str) -> None:
+        """x += ffn_down(silu(ffn_gate h) · ffn_up h), h = rms(x) · norm."""
+        p = f"blk.{i}."
+        self.norm("x", p + norm, "h")
+        self.product("h", p + "ffn_gate.weight", "ffn_gate")
+        self.product("h", p + "ffn_up.weight", "ffn_up")
+        self.out.append(swiglu.swiglu(self.profile, self["ffn_gate"], self["ffn_up"], self["ffn_gate"], self.step,
+                                      rows=self.rows, n=self.weights[p + "ffn_up.weight"].rows))
+        self.product("ffn_gate", p + "ffn_down.weight", "x", accumulate=True)
+
+    def attention_mixer(self, i: int, shape: AttentionShape, index: int) -> None:
+        """x += attn_output(attention(h)); `index` counts the attention layers."""
+        p = f"blk.{i}."
+        for name in ("q", "k", "v"):
+            self.product("h", f"{p}attn_{name}.weight", f"{name}_in")
+        k_cache, v_cache = self[f"k_cache.{i}"], self[f"v_cache.{i}"]
+        sizes = dict(rows=self.rows, heads=shape.heads, kv_heads=shape.kv_heads, dim=shape.dim, context=self.context)
+        self.out.append(norm_rope_store.norm_rope_store(
+            self.profile, self["q_in"], self["k_in"], self["v_in"], self["q"], k_cache, v_cache, self["positions"],
+            self["phases"], self.step, **sizes, rotary=shape.rotary, eps=self.eps,
+            q_weight=self.weights.get(p + "attn_q_norm.weight"), k_weight=self.weights.get(p + "attn_k_norm.weight"),
+            gated=shape.gated, pairing=shape.pairing))
+        self.out.append(attention.attention(self.profile, self["q"], k_cache, v_cache, self["attended"], self.step, **sizes,
+                                            gate=self["q_in"] if shape.gated else None))
+        self.score(k_cache, sizes, index)
+        self.product("attended", p + "attn_output.weight", "x", accumulate=True)
+
+    def score(self, k_cache: Buffer, sizes: dict[str, int], index: int) -> None:
+        """The score row of the last token, while its query is still in `q`."""
+        if not (self.capture.importance or self.capture.rows):
+            return
+        args = (self.profile, self["q"], k_cache, self["score_stats"])
+        self.out.append(score_stats.score_stats(*args, self.step, **sizes))
+        if self.capture.importance:
+            self.out.append(score_max.score_max(*args, self["score_row"], self.step, **sizes, first=index == 0))
+        if self.capture.rows:
+            self.out.append(score_rows.score_rows(*args, self[f"attn_rows.{index}"], self.step, **sizes))
+
+    def end_of_layer(self, i: int) -> None:
+        if self.capture.hidden:
+            self.out.append(take_row.take_row(self.profile, self["x"], self[f"hidden.{i}"], self.step, rows=self.rows,
+                                              n=self.weights["output_norm.weight"].nbytes // F32))
+
+    def finish(self) -> Recording:
+        if self.capture.importance:
+            self.out.append(score_accumulate.score_accumulate(self.profile, self["score_row"], self["importance"],
+                                                              self.step, context=self.context))
+        return self.out
+
+
+def score_bytes(attention_layers: int, layers: int, width: int, shape: AttentionShape, context: int,
+                capture: Capture) -> dict[str, int]:
+    """Bytes of the buffers that `capture` adds."""
+    sizes: dict[str, int] = {}
+    if capture.importance or capture.rows:
+        sizes["score_stats"] = score_stats.stats_bytes(shape.heads, context)
+    if capture.importance:
+        sizes |= {"score_row": F32 * context, "importance": F32 * context}
+    if capture.rows:
+        sizes |= {f"attn_rows.{k}": F32 * shape.heads * context for k in range(attention_layers)}
+    if capture.hidden:
+        sizes |= {f"hidden.{i}": F32 * width for i in range(layers)}
+    return sizes
