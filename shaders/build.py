@@ -155,9 +155,7 @@ def attempt(*args) -> str | None:
 
 if __name__ == "__main__":
     checking = sys.argv[1:] == ["--check"]
-    stale = build(check=checking)
-    print(
-        f"{len(stale)} modules {'stale' if checking else 'compiled'}"
-        + (": " + ", ".join(stale) if checking and stale else "")
-    )
-    sys.exit(1 if checking and stale else 0)
+    changed = build(check=checking)
+    if changed:
+        print(f"{len(changed)} shader modules {'stale: ' + ', '.join(changed) if checking else 'compiled'}")
+    sys.exit(1 if checking and changed else 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import version
+
 
 import click
 
+from . import __version__
 from .errors import SpvkError
 
 MODEL_PATH = click.Path(path_type=str)
@@ -39,7 +40,14 @@ POLICY_OPTIONS = (
 )
 DEVICE = click.option("--device", metavar="NAME|INDEX", help="Vulkan device, see `spvk devices`.")
 BATCH = click.option(
-    "-b", "--batch", type=int, default=512, show_default=True, metavar="N", help="Tokens read at once."
+    "-b",
+    "--batch",
+    "--batch-size",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Tokens read at once.",
 )
 
 
@@ -53,7 +61,7 @@ def with_options(*options):
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("spvk"), prog_name="spvk")
+@click.version_option(__version__, prog_name="spvk")
 def cli() -> None:
     """Sparse prefill for GGUF models: a draft model finds the tokens that matter, the target reads only those."""
 
@@ -111,12 +119,11 @@ def prefill(
 ):
     """Score the prompt with the draft, prefill the target with what matters, decode the answer."""
     from . import job, show
-    from .specprefill import Settings
 
-    settings = Settings.resolve(policy, os.environ)
+    settings = job.read_settings(policy, os.environ)
     source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
     job.require_writable(json_file)
-    with show.Screen(quiet_stdout=json_file == "-") as screen:
+    with show.Screen(json_only=json_file == "-") as screen:
         report = job.run_prefill(
             target,
             draft,
@@ -155,7 +162,16 @@ def prefill(
 @DEVICE
 @click.option("-o", "--output", required=True, metavar="OUT.npz")
 def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
-    """Write logits, hidden states, attention rows and importance, to compare with another engine."""
+    """Write a model's outputs to compare with another engine's.
+
+    \b
+    OUT.npz has, after the prompt and after each of N greedy tokens:
+      logits [1+N, vocabulary], greedy [1+N],
+      attn_rows_step0 ... attn_rows_stepN [attention layers, heads, keys]: softmax rows of the last token;
+    and for the prompt:
+      hidden [layers, width]: each layer's output for the last token,
+      importance [tokens]: what the policy would start from.
+    """
     from . import job
 
     job.require_writable(output)
@@ -167,7 +183,10 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
 @cli.command()
 @click.argument("model", type=MODEL_PATH)
 def inspect(model):
-    """Show what a GGUF file holds and what of it would be skipped or repacked. Needs no device."""
+    """Show what a GGUF file holds, needs no device.
+
+    What would be skipped or repacked is said.
+    """
     from . import show
 
     show.print_model(model)
@@ -175,7 +194,10 @@ def inspect(model):
 
 @cli.command()
 def devices():
-    """List the Vulkan devices and the one that would be used, with the reason."""
+    """List the Vulkan devices.
+
+    The one that would be used is named, with the reason.
+    """
     from . import show
 
     show.print_devices()

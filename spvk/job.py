@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Mapping
 
 import numpy as np
 
@@ -72,6 +73,13 @@ class Prompt:
         return tokenizer.encode(template.render(default_messages(self.text, self.system)))
 
 
+def read_settings(options: dict, environ: Mapping[str, str]) -> Settings:
+    """The policy's settings: options, then SP_* variables. `--keep` alone means `--select chunk`."""
+    if options["keep"] is not None and options["select"] is None and not environ.get("SP_SELECT_MODE"):
+        options = {**options, "select": "chunk"}
+    return Settings.resolve(options, environ)
+
+
 def read_text(path: str) -> str:
     """A file's text, or standard input's for `-`; SpvkError when it cannot be read as UTF-8."""
     try:
@@ -89,8 +97,8 @@ def load_integers(flag: str, path: str) -> np.ndarray:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
         raise SpvkError(f"{flag} {path}: {error.strerror or error}, expected a .npy file") from None
-    except (ValueError, EOFError) as error:
-        raise SpvkError(f"{flag} {path}: not a plain .npy array ({str(error).splitlines()[0]})") from None
+    except (ValueError, EOFError):
+        raise SpvkError(f"{flag} {path}: found something else, expected a plain .npy array") from None
     if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
         raise SpvkError(f"{flag} {path}: found {found}, expected one dimension of integers")
@@ -102,7 +110,9 @@ def require_writable(path: str | None) -> None:
     if path is None or path == "-":
         return
     folder = Path(path).parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or Path(path).is_dir():
+    if Path(path).is_dir():
+        raise SpvkError(f"{path}: a directory, expected the name of a file to write")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise SpvkError(f"{path}: cannot be written, expected a file in a folder that exists")
 
 

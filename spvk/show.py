@@ -1,44 +1,45 @@
-"""What the terminal shows: progress, the report's table, devices, a file's contents."""
+"""What the terminal shows: progress, the report, devices, a file's contents. Plain lines, for pipes too."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from typing import Iterable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from .gguf import open_gguf
 from .models import architecture_of, skipped_tensors
 
 PHASES = {"score": "draft scores", "prefill": "target prefills", "decode": "target decodes"}
-TIMES = (
-    ("load", "load_ms"),
-    ("score", "score_ms"),
-    ("select", "select_ms"),
-    ("prefill", "prefill_ms"),
-    ("decode", "decode_ms"),
-    ("time to first token", "ttft_ms"),
-)
+TIMES = {
+    "load": "load_ms",
+    "score": "score_ms",
+    "select": "select_ms",
+    "prefill": "prefill_ms",
+    "decode": "decode_ms",
+    "time to first token": "ttft_ms",
+}
 
 
 class Screen:
-    """Progress on standard error where it is a terminal; the report on standard output.
+    """Progress (on a terminal), notices and the report on standard error; the answer on standard output.
 
-    With `quiet_stdout` standard output is left to the JSON, and the report goes to standard error.
+    With `json_only` the answer goes to standard error too, and standard output is left to the JSON.
     """
 
-    def __init__(self, quiet_stdout: bool = False) -> None:
-        self.out = Console(stderr=quiet_stdout, highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, json_only: bool = False) -> None:
+        self.out = sys.stderr if json_only else sys.stdout
+        console = Console(stderr=True)
         self.bars = Progress(
             TextColumn("{task.description:16}"),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TimeElapsedColumn(),
-            console=self.err,
+            console=console,
             transient=True,
-            disable=not self.err.is_terminal,
+            disable=not console.is_terminal,
         )
         self.tasks: dict[str, int] = {}
         self.text = ""
@@ -50,13 +51,16 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self.bars.stop()
 
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr)
+
     def device(self, info, reason: str) -> None:
         if info.type == "cpu" or reason == "asked for":
-            self.err.print(f"device: {info.name} ({reason})", markup=False)
+            self.say(f"device: {info.name} ({reason})")
 
     def notices(self, model) -> None:
         for line in model.notices if model else ():
-            self.err.print(f"{model.path}: {line}", markup=False)
+            self.say(f"{model.path}: {line}")
 
     def progress(self, phase: str, done: int, total: int) -> None:
         if phase not in self.tasks:
@@ -68,41 +72,45 @@ class Screen:
 
     def report(self, report: dict) -> None:
         self.bars.stop()
-        self.out.print(report_table(report))
-        self.out.print(self.text.strip(), markup=False)
+        for line in report_lines(report):
+            self.say(line)
+        print(self.text.strip("\n"), file=self.out, flush=True)
 
 
-def report_table(report: dict) -> Table:
+def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Rows as lines, each column as wide as its longest cell."""
+    rows = list(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
+
+
+def report_lines(report: dict) -> list[str]:
     """The short table: what was kept, where it ran, the times."""
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    kept, prompt = report["kept_tokens"], report["prompt_tokens"]
+    spans = len(report["kept_spans"])
+    kept = f"{report['kept_tokens']} tokens, {100 * report['kept_fraction']:.1f} %, in {spans} "
     rows = [
-        ("prompt", f"{prompt} tokens"),
-        (
-            "kept",
-            f"{kept} tokens, {100 * report['kept_fraction']:.1f} %, in {len(report['kept_spans'])} spans ({report['status']})",
-        ),
+        ("prompt", f"{report['prompt_tokens']} tokens"),
+        ("kept", kept + ("span" if spans == 1 else "spans") + f" ({report['status']})"),
         ("device", report["device"]),
     ]
-    for name, key in TIMES:
-        ms = report["timings"][key]
-        rate = rate_of(name, ms, report)
-        rows.append((name, f"{ms:,.0f} ms" + (f"  ({rate})" if rate else "")))
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
+    scored = report["draft"] is not None
+    for name, key in TIMES.items():
+        if scored or name not in ("score", "select"):
+            ms = report["timings"][key]
+            rows.append((name, f"{ms:,.0f} ms{rate_of(name, ms, report)}"))
+    return columns(rows)
 
 
 def rate_of(name: str, ms: float, report: dict) -> str:
-    """Tokens a second, or what a time includes."""
+    """Tokens a second, or what a time includes, in brackets."""
+    if name == "time to first token":
+        return "  (score + select + prefill)"
     counts = {
-        "score": 0 if report["status"] == "disabled" else report["prompt_tokens"],
+        "score": report["prompt_tokens"],
         "prefill": report["kept_tokens"],
         "decode": len(report["tokens"]) - 1,
     }
-    if name == "time to first token":
-        return "score + select + prefill"
-    return f"{1e3 * counts[name] / ms:,.1f} tokens/s" if counts.get(name, 0) > 0 and ms > 0 else ""
+    return f"  ({1e3 * counts[name] / ms:,.1f} tokens/s)" if counts.get(name, 0) > 0 and ms > 0 else ""
 
 
 def print_devices() -> None:
@@ -110,39 +118,21 @@ def print_devices() -> None:
     from .vulkan import choose, enumerate_devices, make_instance
 
     devices = enumerate_devices(make_instance())
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (
-        "",
-        "device",
-        "type",
-        "driver",
-        "Vulkan",
-        "memory",
-        "subgroups",
-        "fp16",
-        "int dot",
-        "coop. matrix",
-    ):
-        table.add_column(column)
     for d in devices:
         low, default, high = d.subgroup
-        table.add_row(
-            str(d.index),
-            d.name,
-            d.type,
-            d.driver,
-            d.api,
-            f"{d.memory / 2**30:.1f} GiB",
-            str(default) if low == high else f"{low}-{high} ({default})",
-            *(yes(x) for x in (d.fp16, d.integer_dot, d.cooperative_matrix)),
-        )
-    console.print(table)
-    for d in devices:
-        if d.missing:
-            console.print(f"{d.index}: cannot be used, it lacks {', '.join(d.missing)}")
+        rows = [
+            ("type", d.type),
+            ("driver", f"{d.driver}, Vulkan {d.api}"),
+            ("memory", f"{d.memory / 2**30:.1f} GiB, at most {d.max_allocation / 2**30:.1f} GiB at once"),
+            ("subgroups", f"{default}" if low == high else f"{low} to {high}, {default} by default"),
+            ("fp16", yes(d.fp16)),
+            ("integer dot product", yes(d.integer_dot)),
+            ("cooperative matrix", yes(d.cooperative_matrix)),
+        ]
+        rows += [("cannot be used", f"lacks {', '.join(d.missing)}")] if d.missing else []
+        print(f"{d.index}: {d.name}", *(f"   {line}" for line in columns(rows)), sep="\n")
     best, reason = choose(devices)
-    console.print(f"would use {best.index}: {best.name} ({reason})", markup=False)
+    print(f"would use {best.index}: {best.name} ({reason})")
 
 
 def yes(value: bool) -> str:
@@ -154,49 +144,44 @@ def print_model(path: str) -> None:
     file = open_gguf(path)
     architecture = architecture_of(file)
     config = architecture.read_config(file)
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    tensors = list(file.tensors.values())
-    for row in (
-        ("file", path),
-        ("name", str(file.get("general.name", str, default="-"))),
+    matrices, vectors = architecture.tensor_shapes(config)
+    for name, shape in {**matrices, **vectors}.items():
+        file.tensor(name, shape)
+    for line in columns(model_rows(file, config)) + columns(type_rows(file)):
+        print(line)
+    for kind, names in skipped_tensors(
+        file, {*matrices, *vectors, "rope_freqs.weight"}, config.layers
+    ).items():
+        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        print(f"{len(names)} {kind} tensors would be skipped ({some})")
+
+
+def model_rows(file, config) -> list[tuple[str, str]]:
+    tensors, a = file.tensors.values(), config.attention
+    return [
+        ("file", file.path),
+        ("name", file.get("general.name", str, default="-")),
         ("architecture", file.architecture),
         ("layers", f"{config.layers}, of which {len(config.attention_layers)} attend"),
         ("width", f"{config.width}, feed-forward {config.feed_forward}"),
-        (
-            "heads",
-            f"{config.attention.heads} query, {config.attention.kv_heads} key/value, {config.attention.dim} wide",
-        ),
+        ("heads", f"{a.heads} query, {a.kv_heads} key/value, {a.dim} wide"),
         (
             "vocabulary",
             f"{config.vocabulary}, output head {'tied to the embedding' if config.tied else 'of its own'}",
         ),
         ("context", f"{config.context_length}"),
         ("tensors", f"{len(tensors)}, {sum(t.nbytes for t in tensors) / 1e6:,.1f} MB"),
-    ):
-        table.add_row(*row)
-    console.print(table)
-    types = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("type", "tensors", "MB", ""):
-        types.add_column(column)
-    for name, count in Counter(t.type.name for t in tensors).most_common():
-        of_type = [t for t in tensors if t.type.name == name]
-        note = (
-            ""
-            if of_type[0].type.native
-            else "repacked to F16 at load"
-            if of_type[0].type.repacked
-            else "cannot be computed with"
+    ]
+
+
+def type_rows(file) -> list[tuple[str, str, str, str]]:
+    """One row a tensor type, the most frequent first."""
+    kinds = {t.type.name: t.type for t in file.tensors.values()}
+    rows = []
+    for name, count in Counter(t.type.name for t in file.tensors.values()).most_common():
+        nbytes = sum(t.nbytes for t in file.tensors.values() if t.type.name == name)
+        other = "repacked to F16 at load" if kinds[name].repacked else "cannot be computed with"
+        rows.append(
+            (f"  {name}", f"{count} tensors", f"{nbytes / 1e6:,.1f} MB", "" if kinds[name].native else other)
         )
-        types.add_row(name, str(count), f"{sum(t.nbytes for t in of_type) / 1e6:,.1f}", note)
-    console.print(types)
-    matrices, vectors = architecture.tensor_shapes(config)
-    for kind, names in skipped_tensors(
-        file, {*matrices, *vectors, "rope_freqs.weight"}, config.layers
-    ).items():
-        console.print(
-            f"{len(names)} {kind} tensors would be skipped ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})",
-            markup=False,
-        )
-    for name in {*matrices, *vectors}:
-        file.tensor(name, {**matrices, **vectors}[name])
+    return rows

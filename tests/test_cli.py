@@ -66,8 +66,31 @@ def test_prefill_reports_on_the_terminal(spvk, tokens_file):
         "decode",
         "time to first token",
     ):
-        assert word in out
+        assert word in err
+    assert out.strip() and "tokens" not in out  # the answer alone
     assert "Traceback" not in err
+
+
+def test_keep_alone_means_chunk_mode(spvk, tokens_file, monkeypatch):
+    run = (
+        "prefill",
+        "-m",
+        TARGET,
+        "-md",
+        DRAFT,
+        "--tokens",
+        tokens_file,
+        "-n",
+        "1",
+        "--json",
+        "-",
+        "--keep",
+        "0.2",
+    )
+    assert json.loads(spvk(*run)[1])["settings"]["select"] == "chunk"
+    assert json.loads(spvk(*run, "--select", "mass")[1])["settings"]["select"] == "mass"
+    monkeypatch.setenv("SP_SELECT_MODE", "mass")
+    assert json.loads(spvk(*run)[1])["settings"]["select"] == "mass"
 
 
 def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):

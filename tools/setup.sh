@@ -23,4 +23,10 @@ if [ ! -e .venv/ready ] || [ pyproject.toml -nt .venv/ready ] || [ setup.py -nt 
     touch .venv/ready
 fi
 .venv/bin/python shaders/build.py
-.venv/bin/spvk devices >/dev/null 2>&1 || apt_install libvulkan1 mesa-vulkan-drivers
+found=0
+message=$(.venv/bin/spvk devices 2>&1 >/dev/null) || found=$?
+case $found in
+    0) ;;
+    2) echo "setup: $message"; apt_install libvulkan1 mesa-vulkan-drivers ;;  # no loader or no driver answers
+    *) echo "$message" >&2; exit 1 ;;
+esac

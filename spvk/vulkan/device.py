@@ -48,7 +48,8 @@ class Device:
                 queueFamilyIndex=self.family, flags=vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
             ),
         )
-        self.fence = create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo())
+        fences = [create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo()) for _ in range(2)]
+        self.fences = ffi.new("VkFence[]", fences)
         self.layouts: dict[int, object] = {}
         self.modules: dict[str, object] = {}
         self.pipelines: dict[tuple, object] = {}
@@ -221,17 +222,26 @@ class Device:
         return out[0]
 
     def submit(self, infos, count: int) -> None:
-        """Submit `count` VkSubmitInfo, each on its own, and wait for the last. Raises DeviceError if lost."""
-        for i in range(count):
-            fence = self.fence if i == count - 1 else ffi.NULL
-            check(lib.vkQueueSubmit(self.queue, 1, infos + i, fence), f"submitting work to {self.info.name}")
-        fences = ffi.new("VkFence[]", [self.fence])
-        result = lib.vkWaitForFences(self.handle, 1, fences, 1, WAIT_NS * count)
-        if result != vk.VK_SUCCESS:
+        """Submit `count` VkSubmitInfo one by one and wait for all. Raises DeviceError if the device is lost.
+
+        One submission runs while the next one waits its turn, and each is waited for on its own, so that an
+        interrupt is heard within two of them.
+        """
+        try:
+            for i in range(count):
+                result = lib.vkQueueSubmit(self.queue, 1, infos + i, self.fences[i % 2])
+                check(result, f"submitting work to {self.info.name}")
+                if i:
+                    self._wait(self.fences + (i - 1) % 2)
+            self._wait(self.fences + (count - 1) % 2)
+        except BaseException:
             lib.vkDeviceWaitIdle(self.handle)  # nothing may be freed while the device still works on it
-            lib.vkResetFences(self.handle, 1, fences)
-        check(result, f"waiting for {self.info.name}")
-        check(lib.vkResetFences(self.handle, 1, fences), "resetting a fence")
+            lib.vkResetFences(self.handle, 2, self.fences)
+            raise
+
+    def _wait(self, fence) -> None:
+        check(lib.vkWaitForFences(self.handle, 1, fence, 1, WAIT_NS), f"waiting for {self.info.name}")
+        check(lib.vkResetFences(self.handle, 1, fence), "resetting a fence")
 
     def copy(self, source, source_offset: int, target, target_offset: int, nbytes: int) -> None:
         """Copy between two VkBuffers and wait."""
@@ -266,7 +276,8 @@ class Device:
         for module in self.modules.values():
             lib.vkDestroyShaderModule(self.handle, module, ffi.NULL)
         lib.vkDestroyPipelineCache(self.handle, self.cache, ffi.NULL)
-        lib.vkDestroyFence(self.handle, self.fence, ffi.NULL)
+        for fence in self.fences:
+            lib.vkDestroyFence(self.handle, fence, ffi.NULL)
         lib.vkDestroyCommandPool(self.handle, self.pool, ffi.NULL)
         lib.vkDestroyDevice(self.handle, ffi.NULL)
         lib.vkDestroyInstance(self.instance, ffi.NULL)
