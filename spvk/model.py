@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
+from .errors import TokenizerError
 from .gguf import open_gguf
 from .gguf.upload import upload_matrix, upload_vector
 from .kernels.profile import profile_for
-from .models import architecture_of, skipped_tensors
+from .models import architecture_of, describe_skipped
 from .tokenizer import Tokenizer
 from .vulkan import Device, Memory
 
@@ -46,7 +47,17 @@ class Model:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer.from_gguf(self.file.fields)
+        """The file's own tokenizer. Raises TokenizerError naming the file."""
+        try:
+            tokenizer = Tokenizer.from_gguf(self.file.fields)
+        except TokenizerError as error:
+            raise TokenizerError(f"{self.path}: {error}") from None
+        if tokenizer.vocab_size != self.vocabulary:
+            raise TokenizerError(
+                f"{self.path}: tokenizer.ggml.tokens: found {tokenizer.vocab_size}, expected "
+                f"{self.vocabulary}, the rows of token_embd.weight"
+            )
+        return tokenizer
 
     @property
     def output_weight(self) -> str:
@@ -56,10 +67,7 @@ class Model:
     def _checked_tensors(self):
         shapes = self.architecture.tensor_shapes(self.config)
         matrices, vectors = ([self.file.tensor(n, s) for n, s in group.items()] for group in shapes)
-        known = {t.name for t in (*matrices, *vectors)} | {"rope_freqs.weight"}
-        for kind, names in skipped_tensors(self.file, known, self.config.layers).items():
-            some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-            self.notices.append(f"{len(names)} {kind} tensors skipped ({some})")
+        self.notices += describe_skipped(self.file, self.config)
         return matrices, vectors
 
     def close(self) -> None:

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .gguf import open_gguf
-from .models import architecture_of, skipped_tensors
+from .gguf.mismatch import plain
+from .models import architecture_of, describe_skipped
 
 PHASES = {"score": "draft scores", "prefill": "target prefills", "decode": "target decodes"}
 TIMES = {
@@ -60,7 +61,7 @@ class Screen:
 
     def notices(self, model) -> None:
         for line in model.notices if model else ():
-            self.say(f"{model.path}: {line}")
+            self.say(f"{plain(model.path, 4096)}: {line}")
 
     def progress(self, phase: str, done: int, total: int) -> None:
         if phase not in self.tasks:
@@ -149,18 +150,15 @@ def print_model(path: str) -> None:
         file.tensor(name, shape)
     for line in columns(model_rows(file, config)) + columns(type_rows(file)):
         print(line)
-    for kind, names in skipped_tensors(
-        file, {*matrices, *vectors, "rope_freqs.weight"}, config.layers
-    ).items():
-        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        print(f"{len(names)} {kind} tensors would be skipped ({some})")
+    for line in describe_skipped(file, config):
+        print(line)
 
 
 def model_rows(file, config) -> list[tuple[str, str]]:
     tensors, a = file.tensors.values(), config.attention
     return [
-        ("file", file.path),
-        ("name", file.get("general.name", str, default="-")),
+        ("file", plain(file.path, 4096)),
+        ("name", plain(file.get("general.name", str, default="-"))),
         ("architecture", file.architecture),
         ("layers", f"{config.layers}, of which {len(config.attention_layers)} attend"),
         ("width", f"{config.width}, feed-forward {config.feed_forward}"),

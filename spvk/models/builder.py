@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping
 
-from ..kernels import (attention, embed_rows, matmul, matvec, norm_rope_store, rms_norm, score_accumulate, score_max,
-                       score_rows, score_stats, swiglu, take_row)
+from ..kernels import (
+    attention,
+    embed_rows,
+    matmul,
+    matvec,
+    norm_rope_store,
+    rms_norm,
+    score_accumulate,
+    score_max,
+    score_rows,
+    score_stats,
+    swiglu,
+    take_row,
+)
 from ..kernels.profile import Profile
 from ..recording import ALIGNMENT, Buffer, Matrix, Recording
 
@@ -43,6 +55,7 @@ def lay_out(name: str, phases: list[dict[str, int]]) -> tuple[Buffer, dict[str, 
 
     `phases` are dicts name -> bytes; the buffer has the size of the largest phase.
     """
+
     def aligned(n: int) -> int:
         return -(-n // ALIGNMENT) * ALIGNMENT
 
@@ -80,13 +93,30 @@ class Builder:
         return self.buffers["step"]
 
     def embed(self, y: str) -> None:
-        self.out += embed_rows.embed_rows(self.profile, self["tokens"], self.weights["token_embd.weight"], self[y],
-                                          self.step, rows=self.rows)
+        self.out += embed_rows.embed_rows(
+            self.profile,
+            self["tokens"],
+            self.weights["token_embd.weight"],
+            self[y],
+            self.step,
+            rows=self.rows,
+        )
 
     def norm(self, x: str, weight: str, y: str, last: bool = False) -> None:
         w = self.weights[weight]
-        self.out.append(rms_norm.rms_norm(self.profile, self[x], w, self[y], self.step, rows=self.rows,
-                                          n=w.nbytes // F32, eps=self.eps, last=last))
+        self.out.append(
+            rms_norm.rms_norm(
+                self.profile,
+                self[x],
+                w,
+                self[y],
+                self.step,
+                rows=self.rows,
+                n=w.nbytes // F32,
+                eps=self.eps,
+                last=last,
+            )
+        )
 
     def product(self, x: str, weight: str, y: str, accumulate: bool = False) -> None:
         """y (+)= x · weightᵀ for every row."""
@@ -94,7 +124,9 @@ class Builder:
         if self.rows == 1:
             self.out += matvec.matvec(self.profile, self[x], w, self[y], accumulate=accumulate)
         else:
-            self.out += matmul.matmul(self.profile, self[x], w, self[y], self.step, rows=self.rows, accumulate=accumulate)
+            self.out += matmul.matmul(
+                self.profile, self[x], w, self[y], self.step, rows=self.rows, accumulate=accumulate
+            )
 
     def feed_forward(self, i: int, norm: str) -> None:
         """x += ffn_down(silu(ffn_gate h) · ffn_up h), h = rms(x) · norm."""
@@ -102,8 +134,17 @@ class Builder:
         self.norm("x", p + norm, "h")
         self.product("h", p + "ffn_gate.weight", "ffn_gate")
         self.product("h", p + "ffn_up.weight", "ffn_up")
-        self.out.append(swiglu.swiglu(self.profile, self["ffn_gate"], self["ffn_up"], self["ffn_gate"], self.step,
-                                      rows=self.rows, n=self.weights[p + "ffn_up.weight"].rows))
+        self.out.append(
+            swiglu.swiglu(
+                self.profile,
+                self["ffn_gate"],
+                self["ffn_up"],
+                self["ffn_gate"],
+                self.step,
+                rows=self.rows,
+                n=self.weights[p + "ffn_up.weight"].rows,
+            )
+        )
         self.product("ffn_gate", p + "ffn_down.weight", "x", accumulate=True)
 
     def attention_mixer(self, i: int, shape: AttentionShape, index: int) -> None:
@@ -112,14 +153,42 @@ class Builder:
         for name in ("q", "k", "v"):
             self.product("h", f"{p}attn_{name}.weight", f"{name}_in")
         k_cache, v_cache = self[f"k_cache.{i}"], self[f"v_cache.{i}"]
-        sizes = dict(rows=self.rows, heads=shape.heads, kv_heads=shape.kv_heads, dim=shape.dim, context=self.context)
-        self.out.append(norm_rope_store.norm_rope_store(
-            self.profile, self["q_in"], self["k_in"], self["v_in"], self["q"], k_cache, v_cache, self["positions"],
-            self["phases"], self.step, **sizes, rotary=shape.rotary, eps=self.eps,
-            q_weight=self.weights.get(p + "attn_q_norm.weight"), k_weight=self.weights.get(p + "attn_k_norm.weight"),
-            gated=shape.gated, pairing=shape.pairing))
-        self.out.append(attention.attention(self.profile, self["q"], k_cache, v_cache, self["attended"], self.step, **sizes,
-                                            gate=self["q_in"] if shape.gated else None))
+        sizes = dict(
+            rows=self.rows, heads=shape.heads, kv_heads=shape.kv_heads, dim=shape.dim, context=self.context
+        )
+        self.out.append(
+            norm_rope_store.norm_rope_store(
+                self.profile,
+                self["q_in"],
+                self["k_in"],
+                self["v_in"],
+                self["q"],
+                k_cache,
+                v_cache,
+                self["positions"],
+                self["phases"],
+                self.step,
+                **sizes,
+                rotary=shape.rotary,
+                eps=self.eps,
+                q_weight=self.weights.get(p + "attn_q_norm.weight"),
+                k_weight=self.weights.get(p + "attn_k_norm.weight"),
+                gated=shape.gated,
+                pairing=shape.pairing,
+            )
+        )
+        self.out.append(
+            attention.attention(
+                self.profile,
+                self["q"],
+                k_cache,
+                v_cache,
+                self["attended"],
+                self.step,
+                **sizes,
+                gate=self["q_in"] if shape.gated else None,
+            )
+        )
         self.score(k_cache, sizes, index)
         self.product("attended", p + "attn_output.weight", "x", accumulate=True)
 
@@ -130,24 +199,38 @@ class Builder:
         args = (self.profile, self["q"], k_cache, self["score_stats"])
         self.out.append(score_stats.score_stats(*args, self.step, **sizes))
         if self.capture.importance:
-            self.out.append(score_max.score_max(*args, self["score_row"], self.step, **sizes, first=index == 0))
+            self.out.append(
+                score_max.score_max(*args, self["score_row"], self.step, **sizes, first=index == 0)
+            )
         if self.capture.rows:
             self.out.append(score_rows.score_rows(*args, self[f"attn_rows.{index}"], self.step, **sizes))
 
     def end_of_layer(self, i: int) -> None:
         if self.capture.hidden:
-            self.out.append(take_row.take_row(self.profile, self["x"], self[f"hidden.{i}"], self.step, rows=self.rows,
-                                              n=self.weights["output_norm.weight"].nbytes // F32))
+            self.out.append(
+                take_row.take_row(
+                    self.profile,
+                    self["x"],
+                    self[f"hidden.{i}"],
+                    self.step,
+                    rows=self.rows,
+                    n=self.weights["output_norm.weight"].nbytes // F32,
+                )
+            )
 
     def finish(self) -> Recording:
         if self.capture.importance:
-            self.out.append(score_accumulate.score_accumulate(self.profile, self["score_row"], self["importance"],
-                                                              self.step, context=self.context))
+            self.out.append(
+                score_accumulate.score_accumulate(
+                    self.profile, self["score_row"], self["importance"], self.step, context=self.context
+                )
+            )
         return self.out
 
 
-def score_bytes(attention_layers: int, layers: int, width: int, shape: AttentionShape, context: int,
-                capture: Capture) -> dict[str, int]:
+def score_bytes(
+    attention_layers: int, layers: int, width: int, shape: AttentionShape, context: int, capture: Capture
+) -> dict[str, int]:
     """Bytes of the buffers that `capture` adds."""
     sizes: dict[str, int] = {}
     if capture.importance or capture.rows:
