@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-
 import click
 
 from . import __version__
@@ -122,7 +121,7 @@ def prefill(
 
     settings = job.read_settings(policy, os.environ)
     source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
-    job.require_writable(json_file)
+    job.require_writable(json_file, (target, draft, prompt_file, tokens_file))
     with show.Screen(json_only=json_file == "-") as screen:
         report = job.run_prefill(
             target,
@@ -135,7 +134,8 @@ def prefill(
             device=device,
             screen=screen,
         )
-    job.write_json(json_file, report)
+    job.write_json(json_file, report)  # before anything is printed: a closed pipe must not cost the report
+    screen.report(report)
 
 
 @cli.command()
@@ -174,7 +174,7 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
     """
     from . import job
 
-    job.require_writable(output)
+    job.require_writable(output, (model, tokens_file, positions_file))
     job.run_dump(
         model, tokens_file, positions_file, lookahead=lookahead, batch=batch, device=device, output=output
     )
@@ -221,6 +221,9 @@ def synth(size, out, seed, weights):
 
 def main(argv: list[str] | None = None) -> None:
     """Entry point: exit status 2 and one line on standard error for anything that the user can mend."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an answer need not fit the terminal's encoding
     try:
         cli.main(args=argv, prog_name="spvk", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

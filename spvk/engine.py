@@ -170,7 +170,11 @@ def dump(
     `attn_rows_step0` … `attn_rows_stepN` float32 [attention layers, heads, keys], `importance` float32 [n].
     """
     tokens, positions = check_tokens(tokens, positions, model.vocabulary)
-    check_context(model, int(positions[-1]) + 1, lookahead, None)
+    if int(positions[-1]) + 1 + lookahead > model.config.context_length:
+        raise SpvkError(
+            f"positions: the last is {positions[-1]} with {lookahead} tokens to follow, expected less than "
+            f"{model.config.context_length}, the context of {model.path}"
+        )
     everything = Capture(importance=True, rows=True, hidden=True)
     out: dict[str, np.ndarray] = {}
     with Session(model, len(tokens) + lookahead, batch, everything) as session:
@@ -189,11 +193,15 @@ def dump(
 
 def check_context(model: Model, prompt: int, more: int, limit: int | None) -> None:
     """Raise SpvkError when a prompt and what follows it do not fit the model's context (or `-c`)."""
-    context = min(limit or model.config.context_length, model.config.context_length)
+    context = min(model.config.context_length if limit is None else limit, model.config.context_length)
     if prompt + more > context:
         raise SpvkError(
             f"prompt: {prompt} tokens and {more} to follow, expected at most {context}, "
-            + ("the limit given with -c" if limit and limit == context else f"the context of {model.path}")
+            + (
+                "the limit given with -c"
+                if limit is not None and limit == context
+                else f"the context of {model.path}"
+            )
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -9,13 +10,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Mapping
+from typing import Iterable, Mapping
 
 import numpy as np
 
 from . import engine
 from .chat import ChatTemplate, default_messages
-from .errors import SpvkError
+from .errors import SpvkError, TokenizerError
+from .gguf.mismatch import plain
 from .model import Model
 from .specprefill import Settings, report_dict
 from .tokenizer import StreamDecoder
@@ -69,8 +71,11 @@ class Prompt:
         tokenizer = model.tokenizer
         if self.raw:
             return tokenizer.encode(self.text)
-        template = ChatTemplate.from_gguf(model.file.fields, tokenizer)
-        return tokenizer.encode(template.render(default_messages(self.text, self.system)))
+        try:
+            template = ChatTemplate.from_gguf(model.file.fields, tokenizer)
+            return tokenizer.encode(template.render(default_messages(self.text, self.system)))
+        except TokenizerError as error:
+            raise TokenizerError(f"{plain(model.path)}: {error}") from None
 
 
 def read_settings(options: dict, environ: Mapping[str, str]) -> Settings:
@@ -84,7 +89,7 @@ def read_text(path: str) -> str:
     """A file's text, or standard input's for `-`; SpvkError when it cannot be read as UTF-8."""
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise SpvkError(f"-f {path}: {error.strerror}, expected a text file") from None
     except UnicodeDecodeError as error:
@@ -96,32 +101,57 @@ def load_integers(flag: str, path: str) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
-        raise SpvkError(f"{flag} {path}: {error.strerror or error}, expected a .npy file") from None
-    except (ValueError, EOFError):
-        raise SpvkError(f"{flag} {path}: found something else, expected a plain .npy array") from None
-    if not isinstance(array, np.ndarray) or array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise SpvkError(f"{flag} {plain(path)}: {error.strerror or error}, expected a .npy file") from None
+    except Exception:  # NumPy raises a dozen kinds for a hostile header
+        raise SpvkError(f"{flag} {plain(path)}: found something else, expected a plain .npy array") from None
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
         found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
         raise SpvkError(f"{flag} {path}: found {found}, expected one dimension of integers")
     return array
 
 
-def require_writable(path: str | None) -> None:
-    """Raise SpvkError before any work when the output could not be written after it."""
+def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> None:
+    """Raise SpvkError before any work when the output could not be written after it, or would overwrite an input."""
     if path is None or path == "-":
         return
     folder = Path(path).parent
     if Path(path).is_dir():
-        raise SpvkError(f"{path}: a directory, expected the name of a file to write")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise SpvkError(f"{path}: cannot be written, expected a file in a folder that exists")
+        raise SpvkError(f"{plain(path)}: a directory, expected the name of a file to write")
+    if (
+        not folder.is_dir()
+        or not os.access(folder, os.W_OK)
+        or (os.path.lexists(path) and not os.access(path, os.W_OK))
+    ):
+        raise SpvkError(f"{plain(path)}: cannot be written, expected a file in a folder that exists")
+    for other in inputs:
+        if other and os.path.realpath(other) == os.path.realpath(path):
+            raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
+
+
+def write_file(path: str, data: bytes) -> None:
+    """Write a whole file or nothing: an old one is replaced at the end. SpvkError when that fails."""
+    part = f"{path}.{os.getpid()}.part"
+    special = os.path.lexists(path) and not os.path.isfile(path)  # a pipe or a device is written as it is
+    try:
+        Path(path if special else part).write_bytes(data)
+        if not special:
+            os.replace(part, os.path.realpath(path))
+    except OSError as error:
+        Path(part).unlink(missing_ok=True)
+        raise SpvkError(f"{plain(path)}: {error.strerror}, expected a file that can be written") from None
 
 
 def write_json(path: str | None, report: dict) -> None:
-    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    """The report to a file, or with `-` to standard output, as UTF-8 whatever the terminal's encoding."""
+    data = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")
     if path == "-":
-        sys.stdout.write(text)
+        if sys.stdout is None:
+            raise SpvkError("--json -: standard output is closed, expected it open")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
     elif path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(path, data)
 
 
 def open_pair(stack: ExitStack, device: Device, target: str, draft: str | None) -> tuple[Model, Model | None]:
@@ -152,11 +182,12 @@ def run_prefill(
     """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values."""
     if draft is None and settings.mode != "off":
         raise SpvkError("--draft: missing, expected a GGUF file (or --mode off for a dense prefill)")
+    draft = None if settings.mode == "off" else draft
     start = perf_counter()
     with ExitStack() as stack:
         dev = stack.enter_context(Device(device))
         screen.device(dev.info, dev.reason)
-        model, scorer = open_pair(stack, dev, target, draft if settings.mode != "off" else None)
+        model, scorer = open_pair(stack, dev, target, draft)
         for m in dict.fromkeys((model, scorer)):
             screen.notices(m)
         tokens = prompt.encode(model)
@@ -186,7 +217,6 @@ def run_prefill(
             draft=draft,
             device=dev.info.name,
         )
-        screen.report(report)
     return report
 
 
@@ -206,5 +236,6 @@ def run_dump(
         for line in model.notices:
             print(f"{path}: {line}", file=sys.stderr)
         arrays = engine.dump(model, tokens, positions, lookahead=lookahead, batch=batch)
-    with open(output, "wb") as file:  # a file object: savez would add .npz to another name
-        np.savez(file, **arrays)
+    data = io.BytesIO()
+    np.savez(data, **arrays)
+    write_file(output, data.getvalue())

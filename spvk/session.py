@@ -7,7 +7,8 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .errors import SpvkError
-from .kernels import argmax, matvec, top_k, step as step_params
+from .kernels import argmax, matvec, top_k
+from .kernels import step as step_params
 from .model import Model
 from .models.builder import F32, Builder, Capture, lay_out, score_bytes
 from .recording import Buffer, Recording
@@ -85,6 +86,9 @@ class Session:
     def __init__(self, model: Model, context: int, batch: int = 512, capture: Capture = Capture()) -> None:
         if batch < 1:
             raise SpvkError(f"--batch: found {batch}, expected at least 1")
+        if not 1 <= context <= model.config.context_length:
+            limit = f"1 to {model.config.context_length}, the context of {model.path}"
+            raise SpvkError(f"context: found {context}, expected {limit}")
         self.model, self.context, self.capture = model, context, capture
         self.batch = min(batch, context)
         sizes, host = session_bytes(model, context, self.batch, capture), host_bytes(self.batch)
@@ -118,10 +122,7 @@ class Session:
         number of tokens read so far. Raises SpvkError naming the first bad token or position.
         """
         tokens, positions = check_tokens(tokens, positions, self.model.vocabulary)
-        if self.past + len(tokens) > self.context:
-            raise SpvkError(
-                f"prompt: {self.past + len(tokens)} tokens, expected at most {self.context}, the session's context"
-            )
+        self._require_room(len(tokens))
         self.prompt = self.past + len(tokens)
         for at in range(0, len(tokens), self.batch):
             piece = slice(at, at + self.batch)
@@ -131,9 +132,17 @@ class Session:
 
     def decode(self, token: int, position: int) -> int:
         """Read one token at `position` and return the greedy next one."""
+        tokens, positions = check_tokens([token], [position], self.model.vocabulary)
+        self._require_room(1)
         self.row += 1
-        self._run(np.array([token], np.uint32), np.array([position], np.uint32), last=True)
+        self._run(tokens, positions, last=True)
         return self._next_token()
+
+    def _require_room(self, more: int) -> None:
+        if self.past + more > self.context:
+            raise SpvkError(
+                f"prompt: {self.past + more} tokens, expected at most {self.context}, the session's context"
+            )
 
     def _run(self, tokens: np.ndarray, positions: np.ndarray, last: bool) -> None:
         n = len(tokens)
@@ -218,12 +227,12 @@ def check_tokens(
             if tokens.size == 0
             else f"tokens: found shape {list(tokens.shape)}, expected one dimension"
         )
-    if not np.issubdtype(tokens.dtype, np.integer):
+    if tokens.dtype.kind not in "iu":
         raise SpvkError(f"tokens: found {tokens.dtype}, expected integers")
     if (bad := np.flatnonzero((tokens < 0) | (tokens >= vocabulary))).size:
         raise SpvkError(f"tokens: token {bad[0]} is {tokens[bad[0]]}, expected 0 to {vocabulary - 1}")
     positions = np.arange(len(tokens)) if positions is None else np.asarray(positions)
-    if positions.shape != tokens.shape or not np.issubdtype(positions.dtype, np.integer):
+    if positions.shape != tokens.shape or positions.dtype.kind not in "iu":
         raise SpvkError(
             f"positions: found {positions.dtype} {list(positions.shape)}, expected {len(tokens)} integers, one a token"
         )

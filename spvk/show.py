@@ -148,9 +148,8 @@ def print_model(path: str) -> None:
     matrices, vectors = architecture.tensor_shapes(config)
     for name, shape in {**matrices, **vectors}.items():
         file.tensor(name, shape)
-    for line in columns(model_rows(file, config)) + columns(type_rows(file)):
-        print(line)
-    for line in describe_skipped(file, config):
+    skipped = describe_skipped(file, config)
+    for line in columns(model_rows(file, config)) + columns(type_rows(file)) + skipped:
         print(line)
 
 

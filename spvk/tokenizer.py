@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-from tokenizers import Regex
+from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as _Backend
-from tokenizers import models, pre_tokenizers
 
 from spvk.errors import TokenizerError
 

@@ -137,7 +137,7 @@ def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):
         "ttft_ms",
     }
     t = report["timings"]
-    assert t["ttft_ms"] == pytest.approx(t["score_ms"] + t["select_ms"] + t["prefill_ms"])
+    assert t["ttft_ms"] == pytest.approx(t["score_ms"] + t["select_ms"] + t["prefill_ms"], abs=0.01)
     assert report["status"] == "active" and report["prompt_tokens"] == 257 and len(report["tokens"]) == 3
     assert report["kept_tokens"] == sum(end - start for start, end in report["kept_spans"]) < 257
     assert SETTINGS <= set(report["settings"]) and report["settings"]["keep"] == 0.2

@@ -16,6 +16,8 @@ except (OSError, ImportError) as error:  # no libvulkan.so.1 on this machine
                       "and a driver, such as mesa-vulkan-drivers") from None
 
 WHOLE_SIZE = 2**64 - 1  # the binding's VK_WHOLE_SIZE is -1 and overflows
+__all__ = ["ffi", "lib", "vk", "check", "create", "enumerate_all", "text"]
+
 # Core constants that the binding leaves out or gives as None.
 BUFFER_USAGE_SHADER_DEVICE_ADDRESS = 0x20000
 MEMORY_ALLOCATE_DEVICE_ADDRESS = 0x2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Mapping
 
@@ -20,8 +21,9 @@ WAIT_NS = (
 
 def cache_dir() -> Path:
     """Where pipeline caches are kept: $SPVK_CACHE_DIR, else the XDG cache directory's spvk folder."""
-    base = os.environ.get("SPVK_CACHE_DIR")
-    return Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spvk"
+    if base := os.environ.get("SPVK_CACHE_DIR"):
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "spvk"
 
 
 class Device:
@@ -204,12 +206,12 @@ class Device:
         data = ffi.new("uint8_t[]", max(1, size[0]))
         check(lib.vkGetPipelineCacheData(self.handle, self.cache, size, data), "reading the pipeline cache")
         temporary = self._cache_file.with_suffix(f".{os.getpid()}.tmp")
-        try:
+        with suppress(OSError):
             temporary.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(bytes(ffi.buffer(data, size[0])))
             temporary.replace(self._cache_file)
-        except OSError:
-            temporary.unlink(missing_ok=True) if temporary.parent.exists() else None
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
     # -- submission ------------------------------------------------------------------------------------
 

@@ -154,13 +154,16 @@ def choose(devices: list[DeviceInfo], wanted: str | None = None) -> tuple[Device
     return best, f"{best.type} GPU" + (" with the most memory" if len(usable) > 1 else "")
 
 
+def matches(device: DeviceInfo, wanted: str) -> bool:
+    """Whether `wanted` is this device's index, or part of its name."""
+    if wanted.isascii() and wanted.isdigit():
+        return wanted == str(device.index)
+    return bool(wanted) and wanted.lower() in device.name.lower()
+
+
 def named(devices: list[DeviceInfo], wanted: str) -> DeviceInfo:
     listing = ", ".join(f"{d.index}: {d.name}" for d in devices)
-    hits = [
-        d
-        for d in devices
-        if (d.index == int(wanted) if wanted.isdigit() else wanted.lower() in d.name.lower())
-    ]
+    hits = [d for d in devices if matches(d, wanted)]
     if not hits:
         raise DeviceError(f"--device {wanted}: no such device, expected one of {listing}")
     if hits[0].missing:
