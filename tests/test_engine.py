@@ -156,7 +156,7 @@ def test_opening_and_closing_gives_all_memory_back(device, tiny):
         ([1, 2], [0], "positions: found int64"),
         ([1, 2], [5, 5], "position 1 is 5, expected increasing"),
         ([1, 2], [-1, 5], "position 0 is -1"),
-        ([1, 2], [0, 262144], "expected at most 262144"),
+        ([1, 2], [0, 262144], "expected less than 262144"),
     ],
 )
 def test_bad_tokens_and_positions_are_named(tiny, tokens, positions, message):
