@@ -9,6 +9,7 @@ import click
 
 from . import __version__
 from .errors import SpvkError
+from .options import POLICY_OPTIONS
 
 MODEL_PATH = click.Path(path_type=str)
 PROMPT_OPTIONS = (
@@ -25,17 +26,6 @@ PROMPT_OPTIONS = (
     ),
     click.option("--raw", is_flag=True, help="The prompt goes in as it is, without the chat template."),
     click.option("--system", metavar="TEXT", help="System message for the chat template."),
-)
-POLICY_OPTIONS = (
-    click.option("--mode", metavar="MODE", help="always (default) or off: off prefills every token."),
-    click.option("--select", metavar="MODE", help="mass (default) or chunk."),
-    click.option("--mass", type=float, help="Mass mode: share of the summed score to keep [0.85]."),
-    click.option("--keep", type=float, help="Chunk mode: fraction of the chunks to keep [0.3]."),
-    click.option("--max-keep", type=int, metavar="N", help="Keep at most N tokens."),
-    click.option(
-        "--window", type=int, metavar="N", help="Score in overlapping windows of N tokens [the whole prompt]."
-    ),
-    click.option("--lookahead", type=int, metavar="N", help="Tokens the draft decodes while scoring [8]."),
 )
 DEVICE = click.option("--device", metavar="NAME|INDEX", help="Vulkan device, see `spvk devices`.")
 BATCH = click.option(
@@ -114,11 +104,13 @@ def prefill(
     batch,
     device,
     json_file,
+    protect,
     **policy,
 ):
     """Score the prompt with the draft, prefill the target with what matters, decode the answer."""
     from . import job, show
 
+    policy["protect"], ranges = job.read_protect(protect)
     settings = job.read_settings(policy, os.environ)
     source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
     job.require_writable(json_file, (target, draft, prompt_file, tokens_file))
@@ -133,6 +125,7 @@ def prefill(
             batch=batch,
             device=device,
             screen=screen,
+            protect=ranges,
         )
     job.write_json(json_file, report)  # before anything is printed: a closed pipe must not cost the report
     screen.report(report)

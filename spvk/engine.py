@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +13,20 @@ from .errors import SpvkError
 from .model import Model
 from .models.builder import Capture
 from .session import Session, check_tokens, prepare
-from .specprefill import Selection, Settings, Timings, choose, join, keep_all, require_finite
+from .specprefill import (
+    Decision,
+    Rates,
+    Selection,
+    Settings,
+    Structure,
+    Timings,
+    choose,
+    decide,
+    join,
+    keep_all,
+    reduce_rows,
+    require_finite,
+)
 from .specprefill.windows import windows
 
 Progress = Callable[[str, int, int], None]  # phase ("score", "prefill", "decode"), done, total
@@ -25,12 +39,16 @@ def quiet(phase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """What a prefill gave: the selection, the decoded token ids, the times."""
+    """What a prefill gave: the selection, the decoded token ids, the times, and what was decided why."""
 
     selection: Selection
+    """What the target read: everything, unless `decision.is_sparse`."""
     tokens: list[int]
     timings: Timings
     settings: Settings
+    decision: Decision
+    importance: np.ndarray | None
+    """float64 [n] where the draft scored to the end, whatever was decided then; else None."""
 
 
 def score(
@@ -40,21 +58,22 @@ def score(
 
     The draft reads the prompt, window by window, then decodes `settings.lookahead` tokens greedily; each of
     these steps, and the prompt's last token before them, gives a row of attention over the prompt. Rows
-    are reduced on the device (maximum over heads and layers, mean over steps). Raises SpvkError when the
-    scores are not finite, naming the layer.
+    are reduced (maximum over heads and layers, mean over steps) on the device, or on the host where each
+    head's row is pooled or its softmax taken over the prompt alone. Raises SpvkError when the scores are not
+    finite, naming the layer.
     """
     tokens, _ = check_tokens(tokens, None, draft.vocabulary)
     parts = windows(len(tokens), settings.window)
     longest = max(w.end - w.start for w in parts)
     scores, done = [], 0
-    with Session(draft, longest + settings.lookahead, batch, Capture(importance=True)) as session:
+    with Session(draft, longest + settings.lookahead, batch, capture_for(settings)) as session:
         for w in parts:
             session.reset()
             scores.append(
                 score_window(
                     session,
                     tokens[w.start : w.end],
-                    settings.lookahead,
+                    settings,
                     lambda n, base=done: progress("score", base + n, sum(w.end - w.start for w in parts)),
                 )
             )
@@ -62,15 +81,30 @@ def score(
     return join(parts, scores)
 
 
+def by_head(settings: Settings) -> bool:
+    """Whether rows come to the host head by head: the device's sum cannot be pooled or renormalised."""
+    return settings.softmax == "prompt" or settings.pool > 1
+
+
+def capture_for(settings: Settings) -> Capture:
+    """What a scoring session leaves behind."""
+    return Capture(rows=True) if by_head(settings) else Capture(importance=True)
+
+
 def score_window(
-    session: Session, tokens: np.ndarray, lookahead: int, progress: Callable[[int], None]
+    session: Session, tokens: np.ndarray, settings: Settings, progress: Callable[[int], None]
 ) -> np.ndarray:
-    """Importance of one window's tokens, float32 [n]."""
+    """Importance of one window's tokens, float32 [n] (float64 by head)."""
+    total, steps = 0.0, settings.lookahead + 1
     try:
         token = session.prefill(tokens, progress=progress)
-        for i in range(lookahead):
-            token = session.decode(token, len(tokens) + i)
-        importance = session.importance()
+        for i in range(steps):
+            if i:
+                token = session.decode(token, len(tokens) + i - 1)
+            if by_head(settings):
+                rows = [session.attention_rows()]
+                total += reduce_rows(rows, len(tokens), softmax=settings.softmax, width=settings.pool)
+        importance = total / steps if by_head(settings) else session.importance()
         require_finite(importance, "importance")
     except SpvkError as error:
         raise SpvkError(f"{error}; first in {locate_nan(session.model, tokens)}") from None
@@ -101,38 +135,118 @@ def prefill(
     stop: Sequence[int] = (),
     on_token: Callable[[int], None] = lambda token: None,
     progress: Progress = quiet,
+    structure: Structure | None = None,
+    rates: Rates = Rates(),
 ) -> Result:
     """The main job: score with the draft, select, prefill the target with what matters, decode greedily.
 
     tokens: integers [n]. At most `predict` tokens are decoded, fewer when one of `stop` comes; `on_token`
     gets each as it is known. `load_ms` is what opening the models took; compiling their pipelines is added
-    to it. `context` limits prompt and answer together (default: the target's own).
-    Raises SpvkError for bad tokens, a prompt beyond the context, vocabularies that differ.
+    to it. `context` limits prompt and answer together (default: the target's own). `structure` says which
+    tokens are protected, `rates` what earlier runs measured (see specprefill).
+    Raises SpvkError for bad tokens, a prompt beyond the context, vocabularies that differ; what is wrong
+    with scoring makes mode auto read everything instead, and is raised in mode always.
     """
-    tokens, positions = check_tokens(tokens, None, target.vocabulary)
-    scorer = None if settings.mode == "off" else draft
-    check_context(target, len(tokens), predict, context)
-    clock = Clock()
-    if scorer:
-        longest = min(len(tokens), settings.window or len(tokens))
-        check_context(scorer, longest, settings.lookahead, None)
-        prepare(scorer, longest + settings.lookahead, batch, Capture(importance=True))
-    prepare(target, len(tokens) + max(1, predict), batch)
-    clock.lap("load_ms")
-    importance = score(scorer, tokens, settings, batch=batch, progress=progress) if scorer else None
-    clock.lap("score_ms")
-    selection = choose(importance, settings) if scorer else keep_all(len(tokens), settings)
-    clock.lap("select_ms")
-    kept = selection.positions
-    with Session(target, len(kept) + max(1, predict), batch) as session:
-        first = session.prefill(
-            tokens[kept], positions[kept], lambda done: progress("prefill", done, len(kept))
+    tokens, _ = check_tokens(tokens, None, target.vocabulary)
+    n = len(tokens)
+    check_context(target, n, predict, context)
+    clock = Clock(load_ms=load_ms)
+    decision = before(draft, n, settings, structure, rates)
+    with clock.phase("load_ms"):
+        if decision is None:
+            prepare(draft, min(n, settings.window or n) + settings.lookahead, batch, capture_for(settings))
+        prepare(target, n + max(1, predict), batch)
+    selection, importance = keep_all(n, settings), None
+    if decision is None:
+        selection, decision, importance = sift(
+            draft, tokens, settings, structure, rates, clock, batch=batch, progress=progress
         )
-        clock.lap("prefill_ms")
-        answer = decode(session, first, len(tokens), predict, stop, on_token, progress)
-    clock.lap("decode_ms")
-    laps = clock.laps | {"load_ms": load_ms + clock.laps["load_ms"]}
-    return Result(selection, answer, Timings(**laps), settings)
+    answer = read(
+        target,
+        tokens,
+        selection,
+        settings,
+        clock,
+        predict=predict,
+        batch=batch,
+        stop=stop,
+        on_token=on_token,
+        progress=progress,
+    )
+    return Result(selection, answer, Timings(**clock.ms), settings, decision, importance)
+
+
+def before(
+    draft: Model | None, n: int, settings: Settings, structure: Structure | None, rates: Rates
+) -> Decision | None:
+    """What can be decided for `n` tokens without a score; None: score them."""
+    protected = 0 if structure is None else int(structure.protected.sum())
+    decision = decide.before(n, settings, structure, rates.predict(n, settings, protected=protected))
+    if decision is None and draft is None:
+        return Decision("disabled", "no draft was given", {"prompt_tokens": n})
+    if decision is None:
+        try:
+            check_context(draft, min(n, settings.window or n), settings.lookahead, None)
+        except SpvkError as error:
+            if settings.mode != "auto":
+                raise
+            return decide.failed(error, n)
+    return decision
+
+
+def sift(
+    draft: Model,
+    tokens: np.ndarray,
+    settings: Settings,
+    structure: Structure | None,
+    rates: Rates,
+    clock: Clock,
+    *,
+    batch: int = BATCH,
+    progress: Progress = quiet,
+) -> tuple[Selection, Decision, np.ndarray | None]:
+    """The tokens that the target shall read, why, and their importance float64 [n] (None: scoring failed)."""
+    n = len(tokens)
+    try:
+        with clock.phase("score_ms"):
+            importance = score(draft, tokens, settings, batch=batch, progress=progress)
+        with clock.phase("select_ms"):
+            chosen = choose(importance, settings, structure, pooled=by_head(settings))
+            prediction = rates.predict(n, settings, chosen.kept_tokens)
+            decision = decide.after(chosen, settings, structure, prediction)
+    except SpvkError as error:
+        if settings.mode != "auto":
+            raise
+        return keep_all(n, settings), decide.failed(error, n), None
+    dense = decision.status == "fell_back_dense"
+    return keep_all(n, settings) if dense else chosen, decision, importance
+
+
+def read(
+    target: Model,
+    tokens: np.ndarray,
+    selection: Selection,
+    settings: Settings,
+    clock: Clock,
+    *,
+    predict: int,
+    batch: int,
+    stop: Sequence[int],
+    on_token: Callable[[int], None],
+    progress: Progress,
+) -> list[int]:
+    """Prefill the target with the selected tokens in a session of its own, and decode its answer."""
+    kept, end = selection.positions, len(tokens)
+    positions = kept
+    if settings.positions == "renumber":
+        positions, end = np.arange(len(kept)), len(kept)
+    with clock.phase("prefill_ms"):
+        session = Session(target, len(kept) + max(1, predict), batch)
+    with session:
+        with clock.phase("prefill_ms"):
+            first = session.prefill(tokens[kept], positions, lambda i: progress("prefill", i, len(kept)))
+        with clock.phase("decode_ms"):
+            return decode(session, first, end, predict, stop, on_token, progress)
 
 
 def decode(
@@ -206,13 +320,15 @@ def check_context(model: Model, prompt: int, more: int, limit: int | None) -> No
 
 
 class Clock:
-    """Milliseconds between laps."""
+    """Milliseconds by phase; a phase may come in parts."""
 
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = perf_counter()
+    def __init__(self, **ms: float) -> None:
+        self.ms = ms
 
-    def lap(self, name: str) -> None:
-        now = perf_counter()
-        self.laps[name] = 1e3 * (now - self._last)
-        self._last = now
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.ms[name] = self.ms.get(name, 0.0) + 1e3 * (perf_counter() - start)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Iterable, Mapping
+from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -19,9 +20,21 @@ from .chat import ChatTemplate, default_messages
 from .errors import SpvkError, TokenizerError
 from .gguf.mismatch import plain
 from .model import Model
-from .specprefill import Settings, report_dict
+from .session import check_tokens
+from .specprefill import (
+    Rates,
+    RateStore,
+    Settings,
+    fingerprint,
+    prefill_work,
+    read_structure,
+    report_dict,
+    score_work,
+    settings_key,
+)
 from .tokenizer import StreamDecoder
 from .vulkan import Device
+from .vulkan.device import cache_dir
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,20 @@ def read_settings(options: dict, environ: Mapping[str, str]) -> Settings:
     if options["keep"] is not None and options["select"] is None and not environ.get("SP_SELECT_MODE"):
         options = {**options, "select": "chunk"}
     return Settings.resolve(options, environ)
+
+
+def read_protect(values: Sequence[str]) -> tuple[str | None, list[tuple[int, int]]]:
+    """What `--protect` says: the last of on and off (None: neither), and the ranges START:END."""
+    switch, ranges = None, []
+    for value in values:
+        pair = re.fullmatch(r"(\d{1,10}):(\d{1,10})", value.strip(), re.ASCII)
+        if pair and int(pair[1]) < int(pair[2]):
+            ranges.append((int(pair[1]), int(pair[2])))
+        elif value in ("on", "off"):
+            switch = value
+        else:
+            raise SpvkError(f"--protect: found {value[:60]!r}, expected START:END (START < END), on or off")
+    return switch, ranges
 
 
 def read_text(path: str) -> str:
@@ -178,8 +205,13 @@ def run_prefill(
     batch: int,
     device: str | None,
     screen,
+    protect: Sequence[tuple[int, int]] = (),
 ) -> dict:
-    """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values."""
+    """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values.
+
+    `protect` are ranges [start, end) of prompt tokens to keep besides. What the run took is remembered in the
+    cache directory, for mode auto to predict by.
+    """
     if draft is None and settings.mode != "off":
         raise SpvkError("--draft: missing, expected a GGUF file (or --mode off for a dense prefill)")
     draft = None if settings.mode == "off" else draft
@@ -190,7 +222,9 @@ def run_prefill(
         model, scorer = open_pair(stack, dev, target, draft)
         for m in dict.fromkeys((model, scorer)):
             screen.notices(m)
-        tokens = prompt.encode(model)
+        tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
+        structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
+        memory = RateMemory.of(dev, target, draft, settings)
         load_ms = 1e3 * (perf_counter() - start)
         text = StreamDecoder(model.tokenizer, skip_special=True)
         result = engine.prefill(
@@ -205,7 +239,11 @@ def run_prefill(
             stop=sorted(model.tokenizer.eog_ids),
             progress=screen.progress,
             on_token=lambda t: screen.answer(text.push(t)),
+            structure=structure,
+            rates=memory.rates(),
         )
+        if batch == engine.BATCH:  # others have speeds of their own
+            memory.add(result)
         screen.answer(text.finish())
         report = report_dict(
             result.selection,
@@ -216,8 +254,40 @@ def run_prefill(
             target=target,
             draft=draft,
             device=dev.info.name,
+            decision=result.decision,
+            structure=structure,
         )
     return report
+
+
+@dataclass(frozen=True)
+class RateMemory:
+    """What earlier runs of this pair on this device took and kept."""
+
+    store: RateStore
+    target: str
+    draft: str
+    settings: Settings
+
+    @classmethod
+    def of(cls, device: Device, target: str, draft: str | None, settings: Settings) -> RateMemory:
+        # Reading rows head by head takes a time of its own.
+        scorer = fingerprint(draft or target) + ("/rows" if engine.by_head(settings) else "")
+        return cls(RateStore(cache_dir(), device.info.cache_key), fingerprint(target), scorer, settings)
+
+    def rates(self) -> Rates:
+        return self.store.rates(self.target, self.draft, settings_key(self.settings))
+
+    def add(self, result: engine.Result) -> None:
+        """Remember a run; its pipelines were compiled before its clock started, so a first run counts too."""
+        times, selection = result.timings, result.selection
+        self.store.add_prefill(self.target, prefill_work(selection.kept_tokens), times.prefill_ms)
+        if result.importance is not None:
+            work = score_work(selection.prompt_tokens, self.settings)
+            self.store.add_score(self.draft, work, times.score_ms + times.select_ms)
+        if result.decision.is_sparse:
+            key = settings_key(self.settings)
+            self.store.add_kept(self.target, self.draft, key, selection.kept_fraction)
 
 
 def run_dump(

@@ -89,16 +89,22 @@ def report_lines(report: dict) -> list[str]:
     """The short table: what was kept, where it ran, the times."""
     spans = len(report["kept_spans"])
     kept = f"{report['kept_tokens']} tokens, {100 * report['kept_fraction']:.1f} %, in {spans} "
+    numbers = report["numbers"]
     rows = [
         ("prompt", f"{report['prompt_tokens']} tokens"),
         ("kept", kept + ("span" if spans == 1 else "spans") + f" ({report['status']})"),
-        ("device", report["device"]),
     ]
-    scored = report["draft"] is not None
+    if report["status"] != "active":
+        rows.append(("decision", report["reason"]))
+    rows.append(("device", report["device"]))
+    scored = report["status"] in ("active", "kept_all", "fell_back_dense")
     for name, key in TIMES.items():
         if scored or name not in ("score", "select"):
             ms = report["timings"][key]
             rows.append((name, f"{ms:,.0f} ms{rate_of(name, ms, report)}"))
+    if "predicted_sparse_ms" in numbers:
+        times = (f"{kind} {numbers[f'predicted_{kind}_ms']:,.0f} ms" for kind in ("sparse", "dense"))
+        rows.append(("as predicted", ", ".join(times)))
     return columns(rows)
 
 

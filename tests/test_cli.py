@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from models import DRAFT, MIXED, TARGET, TINY, exact
+from spvk import job
 from spvk.cli import main
 from spvk.gguf import open_gguf
 
@@ -29,8 +30,13 @@ SETTINGS = {
 
 
 @pytest.fixture
-def spvk(capsys):
-    """Run the command; returns (exit status, standard output, standard error)."""
+def spvk(capsys, monkeypatch, tmp_path_factory):
+    """Run the command; returns (exit status, standard output, standard error).
+
+    What its runs took is remembered in a folder of its own, for this test alone.
+    """
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(job, "cache_dir", lambda: cache)
 
     def run(*args):
         try:
@@ -127,7 +133,12 @@ def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):
         "target",
         "draft",
         "device",
+        "reason",
+        "numbers",
+        "protected_spans",
     }
+    assert report["reason"].startswith(f"kept {report['kept_tokens']} of 257 tokens")
+    assert report["numbers"]["kept_tokens"] == report["kept_tokens"] and report["protected_spans"] == []
     assert set(report["timings"]) == {
         "load_ms",
         "score_ms",

@@ -14,6 +14,8 @@ from spvk.specprefill.cost import Rates, Record, Work, fit
 
 VERSION = 1
 MOST = 64  # records kept of each kind: older ones go
+WHETHER = {"preset", "mode", "positions", "min_tokens", "min_confidence", "spec_throughput", "break_even",
+           "break_even_safety"}  # settings that say whether to be sparse, not how much is kept
 EDGE = 1 << 20  # bytes read at each end of a model file
 
 
@@ -81,7 +83,8 @@ class RateStore:
 
 def settings_key(settings: Any) -> str:
     """A name for all settings on which the kept fraction depends: equal settings, equal names."""
-    text = json.dumps(settings.as_dict(), sort_keys=True)
+    values = {name: value for name, value in settings.as_dict().items() if name not in WHETHER}
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

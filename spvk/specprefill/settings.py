@@ -11,6 +11,7 @@ from spvk.specprefill.presets import PRESETS, effective
 from spvk.specprefill.rules import Choice, Odd, Percent, Real, Whole, read, shown
 
 MAX_BOOST = 1000.0
+POSITIONS = ("original", "renumber")
 EDGES = ("fixed", "pooled", "peaks", "snapped", "overlap", "dilated")
 
 
@@ -80,6 +81,8 @@ class Settings:
     """Tokens at the start that are always kept."""
     guard_last: int = _setting(2, Whole(0))
     """Tokens at the end that are always kept."""
+    positions: str = _setting("original", Choice(POSITIONS), "SP_POSITIONS")
+    """Where kept tokens stand for the target: where they were, or (`renumber`) at 0, 1, ... without gaps."""
     protect: str = _setting("off", Choice(("on", "off")), "SP_PROTECT")
     """`on`: the chat's structure is always kept (see protect.py). Ranges that a caller names always are."""
     last_user: int = _setting(64, Whole(0), "SP_LAST_USER")

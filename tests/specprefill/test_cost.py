@@ -219,3 +219,6 @@ def test_fingerprints(tmp_path):
 def test_settings_have_names():
     assert settings_key(Settings()) == settings_key(Settings(keep=0.3)) != settings_key(Settings(keep=0.2))
     assert len(settings_key(Settings())) == 16
+    # How much is kept does not depend on what decides whether.
+    assert settings_key(Settings()) == settings_key(Settings(mode="auto", break_even_safety=3, min_tokens=9))
+    assert settings_key(Settings()) != settings_key(Settings(preset="auto"))

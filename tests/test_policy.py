@@ -1,0 +1,351 @@
+"""The policy in the engine and in the command: statuses, protection, positions, presets, records."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import DRAFT, TARGET, TINY, exact
+from spvk import engine, job
+from spvk.errors import SpvkError
+from spvk.gguf import open_gguf
+from spvk.model import Model
+from spvk.session import Session
+from spvk.specprefill import Rates, Settings, choose, read_structure, reduce_rows
+from spvk.specprefill.cost import Rate
+from spvk.specprefill.decide import STATUSES
+from test_cli import refused, spvk  # noqa: F401  (a fixture)
+from test_engine import prompts
+
+CHUNK = {"select": "chunk", "keep": 0.2}
+AUTO = {"preset": "auto"}
+
+
+@pytest.fixture(scope="module")
+def pair(device):
+    with Model(device, TARGET) as target, Model(device, DRAFT) as draft:
+        yield target, draft
+
+
+@pytest.fixture(scope="module")
+def prompt() -> dict:
+    return prompts(256, 1, 1)[0]
+
+
+@pytest.fixture(scope="module")
+def dense(pair, prompt) -> list[int]:
+    """The target's answer after all tokens."""
+    return engine.prefill(*pair, prompt["tokens"], Settings(mode="off"), predict=2).tokens
+
+
+def structure_of(pair, prompt, settings, ranges=()):
+    return read_structure(prompt["tokens"], pair[0].tokenizer, settings, ranges=ranges)
+
+
+# -- statuses ----------------------------------------------------------------------------------------------
+
+REACHED = {
+    "active": (AUTO, None, "tokens ("),
+    "kept_all": (CHUNK | {"keep": 1.0}, None, "all 256 tokens were kept"),
+    "disabled": ({"mode": "off"}, None, "mode is off"),
+    "skipped_min_tokens": (AUTO | {"min_tokens": 257}, None, "256 tokens, sparse prefill begins at 257"),
+    "skipped_tool_guard": (AUTO, "a tool call in message 1", "a tool call in message 1; tool guard is skip"),
+    "skipped_break_even": (AUTO | {"break_even": 257}, None, "256 tokens, break-even was set to 257"),
+    "fell_back_dense": (AUTO | {"min_confidence": 1.0}, None, "flat scores: confidence"),
+}
+
+
+def test_no_status_is_left_out():
+    assert tuple(REACHED) == STATUSES
+
+
+@pytest.mark.parametrize("status", REACHED)
+def test_every_status(pair, prompt, dense, status):
+    options, tools, reason = REACHED[status]
+    settings = Settings(**options)
+    structure = replace(structure_of(pair, prompt, settings), tools=tools)
+    got = engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
+    assert got.decision.status == status and reason in got.decision.reason
+    assert got.decision.numbers["prompt_tokens"] == 256
+    scored = status in ("active", "kept_all", "fell_back_dense")
+    assert (got.importance is not None) == scored == (got.timings.score_ms > 0)
+    if status == "active":
+        assert got.selection.kept_tokens < 256 and got.tokens == prompt["answer"]
+    else:
+        assert got.selection.positions.tolist() == list(range(256)) and got.tokens == dense
+
+
+def test_no_draft_is_a_dense_prefill(pair, prompt, dense):
+    got = engine.prefill(pair[0], None, prompt["tokens"], Settings(), predict=2)
+    assert (got.decision.status, got.decision.reason) == ("disabled", "no draft was given")
+    assert got.tokens == dense
+
+
+def test_break_even_by_measured_rates(pair, prompt):
+    settings = Settings(preset="auto", keep=0.25)
+    slow = Rates(target=Rate(0.0, 1.0, 0.0), draft=Rate(0.0, 0.75, 0.0))
+    got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, rates=slow)
+    assert got.decision.status == "skipped_break_even"
+    assert got.decision.reason == "sparse would take 256 ms, dense 256 ms"
+    fast = replace(slow, draft=Rate(0.0, 0.25, 0.0))
+    got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, rates=fast)
+    numbers = got.decision.numbers
+    assert got.decision.status == "active" and numbers["predicted_dense_ms"] == 256
+    assert numbers["predicted_kept_tokens"] == got.selection.kept_tokens
+    assert numbers["predicted_sparse_ms"] == 64 + got.selection.kept_tokens
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory) -> Path:
+    """The draft with one weight of layer 1 made NaN."""
+    data = bytearray(DRAFT.read_bytes())
+    norm = open_gguf(DRAFT).tensor("blk.1.post_attention_norm.weight")
+    data[norm.offset : norm.offset + 4] = np.float32(np.nan).tobytes()
+    path = tmp_path_factory.mktemp("broken") / "broken.gguf"
+    path.write_bytes(data)
+    return path
+
+
+def test_failed_scoring_falls_back_in_mode_auto_alone(device, pair, prompt, dense, broken):
+    with Model(device, broken) as draft:
+        got = engine.prefill(pair[0], draft, prompt["tokens"], Settings(preset="auto"), predict=2)
+        assert got.decision.status == "fell_back_dense" and got.tokens == dense
+        assert got.decision.reason.startswith("scoring failed: ") and "layer 1 (blk.1)" in got.decision.reason
+        assert got.importance is None and got.timings.score_ms > 0
+        with pytest.raises(SpvkError, match=r"layer 1 \(blk\.1\)"):
+            engine.prefill(pair[0], draft, prompt["tokens"], Settings(), predict=2)
+
+
+def test_a_prompt_beyond_the_draft_s_context(pair, prompt, dense, monkeypatch):
+    monkeypatch.setattr(pair[1], "config", replace(pair[1].config, context_length=200))
+    got = engine.prefill(*pair, prompt["tokens"], Settings(preset="auto"), predict=2)
+    assert got.decision.status == "fell_back_dense" and got.tokens == dense
+    assert "256 tokens and 8 to follow, expected at most 200" in got.decision.reason
+    with pytest.raises(SpvkError, match="expected at most 200"):
+        engine.prefill(*pair, prompt["tokens"], Settings(), predict=2)
+    windowed = engine.prefill(*pair, prompt["tokens"], Settings(window=128), predict=2)
+    assert windowed.decision.status in ("active", "kept_all")
+
+
+def test_a_cap_below_the_protected_tokens(pair, prompt, dense):
+    """The cap is the caller's, how much is protected is the prompt's: mode auto reads everything."""
+    for mode in ("auto", "always"):
+        settings = Settings(mode=mode, select="chunk", max_keep=50)
+        structure = structure_of(pair, prompt, settings, [(30, 100)])
+        if mode == "always":
+            with pytest.raises(SpvkError, match="max_keep: found 50, expected at least 76"):
+                engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
+        else:
+            got = engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
+            assert got.decision.status == "fell_back_dense" and got.tokens == dense
+            assert "max_keep: found 50, expected at least 76" in got.decision.reason
+
+
+def test_a_lost_protected_token_means_a_dense_prefill(pair, prompt, dense, monkeypatch):
+    settings = Settings(**CHUNK)
+    structure = structure_of(pair, prompt, settings, [(30, 200)])
+    monkeypatch.setattr(engine, "choose", lambda scores, settings, structure, **how: choose(scores, settings))
+    got = engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
+    assert got.decision.status == "fell_back_dense" and "(caller) was dropped" in got.decision.reason
+    assert got.selection.kept_tokens == 256 and got.tokens == dense
+
+
+# -- what is kept, and where it stands ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preset", ["v3", "paper", "auto"])
+def test_protected_ranges_survive(pair, prompt, preset):
+    settings = Settings(preset=preset, mode="always", select="chunk", keep=0.05)
+    ranges = [(7, 9), (100, 140), (255, 256)]
+    wanted = np.concatenate([np.arange(*r) for r in ranges])
+    free = engine.prefill(*pair, prompt["tokens"], settings, predict=1)
+    got = engine.prefill(
+        *pair, prompt["tokens"], settings, predict=1, structure=structure_of(pair, prompt, settings, ranges)
+    )
+    assert not np.isin(wanted, free.selection.positions).all()
+    assert np.isin(wanted, got.selection.positions).all() and got.decision.status == "active"
+    assert got.decision.numbers["protected"]["caller"] == wanted.size
+
+
+def test_renumbered_positions_are_others(pair, prompt, monkeypatch):
+    """The last logits are those of kept tokens and answer at 0 to K, or at their own positions and N."""
+    last = []
+
+    class Watched(Session):
+        def close(self):
+            last.append(self.logits())
+            super().close()
+
+    monkeypatch.setattr(engine, "Session", Watched)
+    run = {}
+    for where in ("original", "renumber"):
+        got = engine.prefill(*pair, prompt["tokens"], Settings(**CHUNK, positions=where), predict=3)
+        run[where] = got, last[-1]
+    kept = run["original"][0].selection.positions
+    assert run["renumber"][0].selection.positions.tolist() == kept.tolist()
+    for where, places in (("original", np.r_[kept, 256, 257]), ("renumber", np.arange(len(kept) + 2))):
+        got, logits = run[where]
+        tokens = np.r_[np.array(prompt["tokens"])[kept], got.tokens[:2]]
+        want = engine.dump(pair[0], tokens, places)["logits"][0]
+        assert np.abs(logits - want).max() < 1e-4
+    assert np.abs(run["original"][1] - run["renumber"][1]).max() > 1e-2
+
+
+@pytest.mark.parametrize("preset", ["paper", "auto"])
+def test_presets_do_not_depend_on_the_batch_size(pair, prompt, preset):
+    settings = Settings(preset=preset)
+    structure = structure_of(pair, prompt, settings)
+    hashes = set()
+    for batch in (7, 64, 512, 512):
+        got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, batch=batch, structure=structure)
+        hashes.add(got.selection.sha256)
+        assert got.decision.status == "active"
+    assert len(hashes) == 1
+
+
+def test_the_paper_reduces_the_rows_head_by_head(pair, prompt):
+    settings = Settings(preset="paper")
+    everything = engine.dump(pair[1], prompt["tokens"], lookahead=7)
+    rows = [everything[f"attn_rows_step{i}"] for i in range(8)]
+    want = reduce_rows(rows, 256, softmax="prompt", width=13)
+    got = engine.score(pair[1], prompt["tokens"], settings)
+    assert np.allclose(got, want, rtol=0, atol=1e-7)
+    assert np.abs(got - engine.score(pair[1], prompt["tokens"], Settings(lookahead=7))).max() > 1e-3
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prefill(spvk, device, monkeypatch, tmp_path):
+    """Run `spvk prefill` with the pair on the suite's device; returns (report, standard error)."""
+    monkeypatch.setattr(job, "Device", lambda wanted: nullcontext(device))
+    monkeypatch.setattr(job, "cache_dir", lambda: tmp_path / "cache")
+    np.save(tmp_path / "tokens.npy", exact(DRAFT)["n257/tokens"])
+
+    def run(*args, target=TARGET, draft=DRAFT, source=("--tokens", tmp_path / "tokens.npy")):
+        status, out, err = spvk(
+            "prefill", "-m", target, "-md", draft, *source, "-n", "1", "--json", "-", *args
+        )
+        assert status == 0, err
+        return json.loads(out), err
+
+    return run
+
+
+def test_the_terminal_says_why(prefill):
+    report, err = prefill("--mode", "auto", "--min-tokens", "300")
+    assert report["status"] == "skipped_min_tokens" and report["settings"]["mode"] == "auto"
+    assert report["reason"] == "257 tokens, sparse prefill begins at 300"
+    assert report["numbers"] == {"prompt_tokens": 257, "min_tokens": 300}
+    lines = [" ".join(line.split()) for line in err.splitlines()]
+    assert "kept 257 tokens, 100.0 %, in 1 span (skipped_min_tokens)" in lines
+    assert "decision 257 tokens, sparse prefill begins at 300" in lines
+    assert not any(line.startswith(("score", "select")) for line in lines)
+
+
+def test_tools_in_the_prompt(prefill):
+    text = "<tool_call> what is the code of the red door ? " * 8
+    pair = {"target": TINY, "draft": TINY, "source": ("--raw", "-p", text)}
+    report, _ = prefill("--mode", "auto", "--min-tokens", "0", **pair)
+    assert report["status"] == "skipped_tool_guard"
+    assert report["numbers"]["evidence"] == "'<tool_call>' in the first 256 tokens"
+    report, _ = prefill(
+        "--mode", "auto", "--min-tokens", "0", "--tool-guard", "off", "--min-confidence", "0", **pair
+    )
+    assert report["status"] in ("active", "kept_all")
+
+
+def test_runs_are_remembered_and_predicted_by(prefill, tmp_path):
+    auto = ("--preset", "auto", "--min-confidence", "0")
+    report, err = prefill(*auto, "--batch", "64")  # another batch: not remembered
+    assert report["status"] == "active" and not (tmp_path / "cache").exists()
+    report, err = prefill(*auto)
+    assert report["status"] == "active" and "predicted_dense_ms" not in report["numbers"]
+    assert "as predicted" not in err
+    records = json.loads((tmp_path / "cache" / "rates.json").read_text())["records"]
+    (prefilled,) = next(rows for key, rows in records.items() if key.endswith("/prefill"))
+    (scored,) = next(rows for key, rows in records.items() if key.endswith("/score"))
+    times = report["timings"]
+    assert prefilled == [
+        1,
+        report["kept_tokens"],
+        report["kept_tokens"] ** 2,
+        pytest.approx(times["prefill_ms"], abs=1e-3),
+    ]
+    assert scored == [9, 257, 257**2, pytest.approx(times["score_ms"] + times["select_ms"], abs=2e-3)]
+    report, err = prefill(*auto, "--break-even-safety", "1000")
+    assert report["status"] == "skipped_break_even" and "as predicted" in err
+    assert report["numbers"]["predicted_score_ms"] == pytest.approx(scored[3], rel=1e-3)
+    report, err = prefill(*auto, "--break-even", "0")
+    assert report["status"] == "active" and report["numbers"]["predicted_dense_ms"] > 0
+
+
+def test_a_broken_draft_in_mode_auto(prefill, broken):
+    report, err = prefill("--mode", "auto", draft=broken)
+    whole, _ = prefill("--mode", "off")
+    assert report["status"] == "fell_back_dense" and "layer 1 (blk.1)" in report["reason"]
+    assert report["tokens"] == whole["tokens"] and report["selection_sha256"] == whole["selection_sha256"]
+    assert f"decision             {report['reason']}" in err
+
+
+def test_protected_ranges_and_presets(prefill, monkeypatch):
+    monkeypatch.setenv("SP_PRESET", "auto")
+    report, _ = prefill("--mode", "always", "--keep", "0.05", "--protect", "100:140", "--protect", "7:9")
+    assert report["settings"]["edges"] == "peaks" and report["settings"]["protect"] == "on"
+    assert [span for span in report["protected_spans"] if span[2] == "caller"] == [
+        [7, 9, "caller"],
+        [100, 140, "caller"],
+    ]
+    kept = {i for start, end in report["kept_spans"] for i in range(start, end)}
+    assert kept >= {7, 8, *range(100, 140)} and len(kept) < 100
+    report, _ = prefill("--preset", "paper", "--protect", "off", "--positions", "renumber")
+    assert (report["settings"]["pool"], report["settings"]["protect"]) == (13, "off")
+    assert report["settings"]["positions"] == "renumber" and report["protected_spans"] == []
+
+
+BAD = [
+    ("--preset", "best", "v3, paper, auto"),
+    ("--mode", "sometimes", "always, off, auto"),
+    ("--select", "most", "mass, chunk, adaptive"),
+    ("--edges", "round", "fixed, pooled, peaks"),
+    ("--normalise", "log", "minmax, percentile, zscore"),
+    ("--softmax", "some", "all, prompt"),
+    ("--positions", "new", "original, renumber"),
+    ("--tool-guard", "maybe", "skip, protect, off"),
+    ("--keep", "1.01", "a number in (0, 1]"),
+    ("--keep-floor", "0.9", "at most 0.5, the ceiling"),
+    ("--keep-ceiling", "0.1", "at least 0.2, the floor"),
+    ("--code-floor", "nan", "a number in (0, 1]"),
+    ("--min-confidence", "-1", "a number in [0, 1]"),
+    ("--chunk", "0", "a whole number from 1"),
+    ("--pool", "4", "an odd number from 1"),
+    ("--lookahead", "-1", "a whole number from 0"),
+    ("--min-tokens", "many", "a whole number from 0"),
+    ("--last-user", "1.5", "a whole number from 0"),
+    ("--guard-first", "-1", "a whole number from 0"),
+    ("--boost-last", "0", "a number in (0, 1000]"),
+    ("--spec-throughput", "0", "a number in (0, 1e+09]"),
+    ("--break-even", "x", "a whole number from 0"),
+    ("--break-even-safety", "0", "a number in (0, 1000]"),
+    ("--protect", "all", "START:END (START < END), on or off"),
+    ("--protect", "9:9", "START:END (START < END), on or off"),
+    ("--protect", "5", "START:END (START < END), on or off"),
+]
+
+
+@pytest.mark.parametrize("flag, value, expected", BAD)
+def test_bad_values(spvk, flag, value, expected):
+    result = spvk("prefill", "-m", "absent.gguf", "-md", "absent.gguf", "-p", "a", flag, value)
+    refused(result, flag, value, expected)
+
+
+def test_bad_ranges(spvk, device, monkeypatch, tmp_path):
+    monkeypatch.setattr(job, "Device", lambda wanted: nullcontext(device))
+    np.save(tmp_path / "t.npy", exact(DRAFT)["n257/tokens"])
+    run = ("prefill", "-m", TARGET, "-md", DRAFT, "--tokens", tmp_path / "t.npy", "--protect")
+    refused(spvk(*run, "0:258"), "protect[0]: found [0, 258)", "end <= 257")
+    refused(spvk(*run, "5:9", "--protect", "8:12"), "protect[1]: found [8, 12)", "no overlap with [5, 9)")
