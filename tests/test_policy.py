@@ -2,7 +2,7 @@
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from spvk import engine, job
 from spvk.errors import SpvkError
 from spvk.gguf import open_gguf
 from spvk.model import Model
+from spvk.options import default_of, flag_of
 from spvk.session import Session
 from spvk.specprefill import Rates, Settings, choose, read_structure, reduce_rows
 from spvk.specprefill.cost import Rate
@@ -349,3 +350,9 @@ def test_bad_ranges(spvk, device, monkeypatch, tmp_path):
     run = ("prefill", "-m", TARGET, "-md", DRAFT, "--tokens", tmp_path / "t.npy", "--protect")
     refused(spvk(*run, "0:258"), "protect[0]: found [0, 258)", "end <= 257")
     refused(spvk(*run, "5:9", "--protect", "8:12"), "protect[1]: found [8, 12)", "no overlap with [5, 9)")
+
+
+def test_the_readme_has_every_option_with_its_variable_and_default():
+    lines = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:4]] for line in lines if line.startswith("| `--")]
+    assert rows == [[flag_of(f.name), f.metadata["variable"] or "", default_of(f)] for f in fields(Settings)]
