@@ -95,7 +95,12 @@ def test_memory_is_bounded_by_the_device_limit():
             memory.allocate(Buffer("big", 2 << 20))
         with pytest.raises(DeviceError, match="weights: .* MiB of device memory"):
             d.require_fit(1 << 60, "weights")
+        memory.allocate(Buffer("small", 100))
+        assert d.allocated == 1 << 20  # a block of the largest size there is
+        with pytest.raises(DeviceError, match="MiB, of which 1 are in use"):
+            d.require_fit(d.info.memory, "weights")
         memory.free()
+        assert d.allocated == 0
 
 
 def test_upload_and_download_through_staging(device):

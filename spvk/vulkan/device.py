@@ -52,6 +52,7 @@ class Device:
         )
         fences = [create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo()) for _ in range(2)]
         self.fences = ffi.new("VkFence[]", fences)
+        self.allocated = 0  # bytes of all blocks of every Memory
         self.layouts: dict[int, object] = {}
         self.modules: dict[str, object] = {}
         self.pipelines: dict[tuple, object] = {}
@@ -99,11 +100,12 @@ class Device:
         raise DeviceError(f"{self.info.name}: no memory type for a {'host' if host else 'device'} buffer")
 
     def require_fit(self, nbytes: int, what: str) -> None:
-        """Raise DeviceError when `nbytes` more than a device holds are wanted, before any are taken."""
-        if nbytes > self.info.memory:
+        """Raise DeviceError when the device has no room for `nbytes` more, before any are taken."""
+        if nbytes > self.info.memory - self.allocated:
+            used = f", of which {self.allocated / 2**20:.0f} are in use" if self.allocated else ""
             raise DeviceError(
                 f"{what}: {nbytes / 2**20:.0f} MiB of device memory, {self.info.name} has "
-                f"{self.info.memory / 2**20:.0f} MiB"
+                f"{self.info.memory / 2**20:.0f} MiB{used}"
             )
 
     # -- pipelines -------------------------------------------------------------------------------------

@@ -102,6 +102,7 @@ class Memory:
                 f"device memory: {need.size >> 20} MiB more could not be had ({error}); "
                 f"{sum(b.nbytes for b in self.blocks) >> 20} MiB are in use"
             ) from None
+        self.device.allocated += nbytes
         check(lib.vkBindBufferMemory(vk_device, buffer, memory, 0), "binding memory")
         where = vk.VkBufferDeviceAddressInfo(buffer=buffer)
         address = lib.vkGetBufferDeviceAddress(vk_device, ffi.addressof(where))
@@ -161,4 +162,5 @@ class Memory:
         for block in self.blocks + [b for b in (self.staging,) if b]:
             lib.vkDestroyBuffer(self.device.handle, block.buffer, ffi.NULL)
             lib.vkFreeMemory(self.device.handle, block.memory, ffi.NULL)
+            self.device.allocated -= block.nbytes
         self.blocks, self.places, self.staging, self.requested = [], {}, None, 0
