@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..recording import Buffer
-
 DTYPE = np.dtype([("tokens", "<u4"), ("past", "<u4"), ("prompt", "<u4"), ("row", "<u4")])
 
 
-def buffer() -> Buffer:
-    """The buffer that holds one set of step parameters; host memory."""
-    return Buffer("step", DTYPE.itemsize)
-
-
 def pack(tokens: int, past: int = 0, prompt: int = 0, row: int = 0) -> np.ndarray:
-    """One set of step parameters as bytes-compatible array of shape [1]."""
+    """One set of step parameters, an array of shape [1]."""
     return np.array([(tokens, past, prompt, row)], DTYPE)

@@ -110,7 +110,7 @@ class Device:
 
     # -- pipelines -------------------------------------------------------------------------------------
 
-    def pipeline(self, module: str, spec: Mapping[str, int], subgroup: int | None = None):
+    def pipeline(self, module: str, spec: Mapping[str, int]):
         """(VkPipeline, VkPipelineLayout) of a module with these specialisation constants; made once."""
         key = (module, tuple(sorted(spec.items())))
         if key not in self.pipelines:
