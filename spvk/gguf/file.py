@@ -103,7 +103,7 @@ def _map(path: str) -> mmap.mmap:
         with open(path, "rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path, or a file emptied meanwhile
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or "a path that cannot be opened"
         raise mismatch(path, "file", reason, "a readable GGUF file") from None
 
 

@@ -205,7 +205,7 @@ def test_directory_pipe_empty_and_foreign_files(tmp_path):
 
 def test_paths_that_no_terminal_shows(tmp_path):
     assert refusal(open_gguf, "a\0b") == (
-        "'a\\x00b': file: found embedded null byte, expected a readable GGUF file")
+        "'a\\x00b': file: found a path that cannot be opened, expected a readable GGUF file")
     path = write(tmp_path / "line\nbreak.gguf")
     path.write_bytes(b"GGUF")
     assert refusal(open_gguf, path).count("\n") == 0
