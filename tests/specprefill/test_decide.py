@@ -13,7 +13,7 @@ from spvk.specprefill.decide import STATUSES, Decision
 from spvk.specprefill.protect import Structure
 from spvk.specprefill.text import Kind
 
-AUTO = Settings(preset="auto")
+AUTO = Settings(preset="auto", edges="peaks", chunk=32)  # edges that are easy to foresee
 V3 = Settings()
 
 

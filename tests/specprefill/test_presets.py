@@ -16,7 +16,7 @@ PAPER = {
     "boost_first_n": 0, "boost_last": 1.0, "boost_last_n": 0, "guard_first": 0, "guard_last": 0,
 }  # fmt: skip
 AUTO = {
-    "preset": "auto", "mode": "auto", "select": "adaptive", "edges": "peaks", "protect": "on",
+    "preset": "auto", "mode": "auto", "select": "adaptive", "edges": "snapped", "chunk": 12, "protect": "on",
     "boost_first": 1.0, "boost_first_n": 0, "boost_last": 1.0, "boost_last_n": 0,
 }  # fmt: skip
 

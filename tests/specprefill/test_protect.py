@@ -15,7 +15,7 @@ from spvk.specprefill.protect import REASONS, Structure, check_ranges
 from spvk.specprefill.settings import EDGES
 from spvk.tokenizer import Tokenizer
 
-AUTO = Settings(preset="auto")
+AUTO = Settings(preset="auto", edges="peaks", chunk=32)  # edges that are easy to foresee
 PROTECT = Settings(protect="on")
 
 
