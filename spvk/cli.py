@@ -212,6 +212,43 @@ def synth(size, out, seed, weights):
     synth.run(size, out, seed=seed, weights=weights)
 
 
+@cli.command()
+@click.option(
+    "-m", "--model", type=MODEL_PATH, required=True, metavar="GGUF", help="The model that is measured."
+)
+@click.option("-p", "--n-prompt", default="512", show_default=True, metavar="N,…", help="Prompt tokens.")
+@click.option("-n", "--n-gen", default="128", show_default=True, metavar="N,…", help="Tokens to decode.")
+@click.option(
+    "-d", "--n-depth", default="0", show_default=True, metavar="N,…", help="Tokens read before, not timed."
+)
+@click.option(
+    "-r",
+    "--repetitions",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Timed runs of each test.",
+)
+@BATCH
+@DEVICE
+@click.option(
+    "-o", "--output", "form", default="md", show_default=True, metavar="md|json|csv|jsonl", help="Format."
+)
+def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, form):
+    """Measure prefill and decode with llama-bench's columns and JSON names.
+
+    Each test warms up once. Counts may be lists (128,512); 0 leaves a test out.
+    """
+    from . import bench
+
+    bench.require_format(form)
+    tests = bench.plan(
+        bench.read_counts("-p", n_prompt), bench.read_counts("-n", n_gen), bench.read_counts("-d", n_depth)
+    )
+    bench.run_bench(model, tests, repeat=repetitions, batch=batch, device=device, form=form)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Entry point: exit status 2 and one line on standard error for anything that the user can mend."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
