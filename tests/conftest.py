@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -11,6 +12,10 @@ from spvk.kernels import step as step_params
 from spvk.kernels.profile import Profile, profile_for
 from spvk.recording import Buffer, Recording
 from spvk.vulkan import Commands, Device, Memory
+
+# The same examples on every run, and no time limit on slow machines: a red suite then means a change.
+hypothesis.settings.register_profile("spvk", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("spvk")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -144,6 +144,7 @@ def normalise(scores: ArrayLike, how: str = "minmax") -> NDArray[np.float64]:
 def _above_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     mean = math.fsum(values.tolist()) / values.size  # correctly rounded: the same on every machine
     away = values - mean
+    away /= np.abs(away).max()  # squares of tiny scores would vanish
     deviation = math.sqrt(math.fsum((away * away).tolist()) / values.size)
     return np.maximum(0.0, away / deviation)
 
