@@ -91,6 +91,13 @@ def cli() -> None:
 @click.option(
     "--json", "json_file", metavar="FILE|-", help="Write the report as JSON (- is standard output, alone)."
 )
+@click.option(
+    "--explain",
+    "page_file",
+    type=MODEL_PATH,
+    metavar="OUT.html",
+    help="Write a page that shows each token's score and what was read.",
+)
 def prefill(
     target,
     draft,
@@ -104,6 +111,7 @@ def prefill(
     batch,
     device,
     json_file,
+    page_file,
     protect,
     **policy,
 ):
@@ -113,7 +121,10 @@ def prefill(
     policy["protect"], ranges = job.read_protect(protect)
     settings = job.read_settings(policy, os.environ)
     source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
-    job.require_writable(json_file, (target, draft, prompt_file, tokens_file))
+    inputs = (target, draft, prompt_file, tokens_file)
+    job.require_writable(json_file, inputs)
+    job.require_page(page_file, json_file, inputs)
+    accounts = []
     with show.Screen(json_only=json_file == "-") as screen:
         report = job.run_prefill(
             target,
@@ -126,9 +137,12 @@ def prefill(
             device=device,
             screen=screen,
             protect=ranges,
+            explain=accounts.append if page_file else None,
         )
     job.write_json(json_file, report)  # before anything is printed: a closed pipe must not cost the report
-    screen.report(report)
+    for account in accounts:
+        job.write_page(page_file, account)
+    screen.report(report, *accounts)
 
 
 @cli.command()

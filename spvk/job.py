@@ -11,13 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Iterable, Mapping, Sequence
+from typing import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from . import engine
 from .chat import ChatTemplate, default_messages
 from .errors import SpvkError, TokenizerError
+from .explain import Account, page
 from .gguf.mismatch import plain
 from .model import Model
 from .session import check_tokens
@@ -155,6 +156,15 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
             raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
 
 
+def require_page(path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:
+    """`require_writable` for `--explain`, whose page is no terminal's and no other output's file."""
+    if path in ("", "-"):
+        raise SpvkError(f"--explain: found {path!r}, expected the name of a file to write")
+    require_writable(path, inputs)
+    if path and report and os.path.realpath(path) == os.path.realpath(report):
+        raise SpvkError(f"--explain {plain(path)}: the file of --json, expected another file to write")
+
+
 def write_file(path: str, data: bytes) -> None:
     """Write a whole file or nothing: an old one is replaced at the end. SpvkError when that fails."""
     part = f"{path}.{os.getpid()}.part"
@@ -179,6 +189,11 @@ def write_json(path: str | None, report: dict) -> None:
         sys.stdout.buffer.flush()
     elif path is not None:
         write_file(path, data)
+
+
+def write_page(path: str, account: Account) -> None:
+    """The page of explain.py, whole or not at all."""
+    write_file(path, page(account).encode("utf-8", "replace"))
 
 
 def open_pair(stack: ExitStack, device: Device, target: str, draft: str | None) -> tuple[Model, Model | None]:
@@ -206,11 +221,12 @@ def run_prefill(
     device: str | None,
     screen,
     protect: Sequence[tuple[int, int]] = (),
+    explain: Callable[[Account], None] | None = None,
 ) -> dict:
     """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values.
 
-    `protect` are ranges [start, end) of prompt tokens to keep besides. What the run took is remembered in the
-    cache directory, for mode auto to predict by.
+    `protect` are ranges [start, end) of prompt tokens to keep besides; `explain` gets what explain.py needs.
+    What the run took is remembered in the cache directory, for mode auto to predict by.
     """
     if draft is None and settings.mode != "off":
         raise SpvkError("--draft: missing, expected a GGUF file (or --mode off for a dense prefill)")
@@ -257,6 +273,10 @@ def run_prefill(
             decision=result.decision,
             structure=structure,
         )
+        if explain is not None:
+            pieces = [model.tokenizer.token_bytes(t) for t in tokens.tolist()]
+            scores = result.selection.chunk_scores
+            explain(Account(report, tokens.tolist(), pieces, result.importance, scores))
     return report
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import Counter
 from typing import Iterable
@@ -9,6 +10,7 @@ from typing import Iterable
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from .explain import Account, heat_strip
 from .gguf import open_gguf
 from .gguf.mismatch import plain
 from .models import architecture_of, describe_skipped
@@ -22,6 +24,7 @@ TIMES = {
     "decode": "decode_ms",
     "time to first token": "ttft_ms",
 }
+STRIP_INDENT = len("time to first token") + 3  # the column of names, and one to spare
 
 
 class Screen:
@@ -71,9 +74,9 @@ class Screen:
     def answer(self, piece: str) -> None:
         self.text += piece
 
-    def report(self, report: dict) -> None:
+    def report(self, report: dict, account: Account | None = None) -> None:
         self.bars.stop()
-        for line in report_lines(report):
+        for line in report_lines(report, strip_rows(account)):
             self.say(line)
         print(self.text.strip("\n"), file=self.out, flush=True)
 
@@ -85,8 +88,16 @@ def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
 
 
-def report_lines(report: dict) -> list[str]:
-    """The short table: what was kept, where it ran, the times."""
+def strip_rows(account: Account | None) -> list[tuple[str, str]]:
+    """The prompt from its first token to its last, as wide as the terminal allows; none without a score."""
+    if account is None or account.importance is None:
+        return []
+    width = max(16, min(100, shutil.get_terminal_size().columns - STRIP_INDENT))
+    return list(zip(("scores", "read"), heat_strip(account.importance, account.kept, width)))
+
+
+def report_lines(report: dict, strip: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """The short table: what was kept (and the `strip`'s rows), where it ran, the times."""
     spans = len(report["kept_spans"])
     kept = f"{report['kept_tokens']} tokens, {100 * report['kept_fraction']:.1f} %, in {spans} "
     numbers = report["numbers"]
@@ -96,6 +107,7 @@ def report_lines(report: dict) -> list[str]:
     ]
     if report["status"] != "active":
         rows.append(("decision", report["reason"]))
+    rows += strip
     rows.append(("device", report["device"]))
     scored = report["status"] in ("active", "kept_all", "fell_back_dense")
     for name, key in TIMES.items():

@@ -53,3 +53,12 @@ def test_two_calls_from_another_folder(installed, tmp_path):
     )
     assert second.returncode == 0, second.stderr
     assert np.load(tmp_path / "o.npz")["greedy"][0] == exact(TINY)["n7/greedy"][0]
+
+
+def test_the_page_of_a_run_comes_with_its_style_and_script(installed):
+    done = installed(
+        "-c",
+        "from importlib.resources import files; f = files('spvk') / 'templates';"
+        "print(*sorted(p.name for p in f.iterdir()))",
+    )
+    assert done.stdout.split() == ["explain.css", "explain.html", "explain.js"], done.stderr
