@@ -296,7 +296,7 @@ def test_a_broken_draft_in_mode_auto(prefill, broken):
 def test_protected_ranges_and_presets(prefill, monkeypatch):
     monkeypatch.setenv("SP_PRESET", "auto")
     report, _ = prefill("--mode", "always", "--keep", "0.05", "--protect", "100:140", "--protect", "7:9")
-    assert report["settings"]["edges"] == "peaks" and report["settings"]["protect"] == "on"
+    assert report["settings"]["edges"] == "snapped" and report["settings"]["protect"] == "on"
     assert [span for span in report["protected_spans"] if span[2] == "caller"] == [
         [7, 9, "caller"],
         [100, 140, "caller"],
