@@ -1,0 +1,108 @@
+"""What is compared: a preset or a baseline, with options of its own, at each keep fraction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from ..errors import SpvkError
+from ..gguf.mismatch import plain
+from ..specprefill import Selection, Settings
+from ..specprefill.presets import PRESETS
+from .baselines import BASELINES, baseline
+
+DENSE = "dense"
+NAMES = (*PRESETS, DENSE, *BASELINES)
+FIXED = ("preset", "mode", "select", "keep")  # what the evaluation sets itself
+OPTIONS = tuple(f.name for f in fields(Settings) if f.name not in FIXED)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`NAME[:OPTION=VALUE…]`, say `v3:edges=peaks`; options are those of `spvk prefill`."""
+
+    label: str
+    name: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def preset(self) -> str:
+        """A baseline's guards and budget are those of version 3.1."""
+        return self.name if self.name in PRESETS else "v3"
+
+    def settings(self, keep: float | None) -> Settings:
+        """Always sparse, the top `keep` of the chunks: mode auto's way out would blur the comparison."""
+        if keep is None:
+            return Settings(mode="off", positions="original")
+        fixed = {"preset": self.preset, "mode": "always", "select": "chunk", "keep": keep}
+        return Settings.resolve({**self.options, **fixed}, {})
+
+    def keeps(self, fractions: list[float]) -> list[float | None]:
+        return [None] if self.name == DENSE else list(fractions)
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.name in BASELINES
+
+
+def read_policies(text: str) -> list[Policy]:
+    """`--policy`, names with commas between; dense comes first, as the others are compared with it."""
+    policies = [read_policy(part.strip()) for part in text.split(",")]
+    labels = [p.label for p in policies]
+    if again := next((label for label in labels if labels.count(label) > 1), None):
+        raise SpvkError(f"--policy: found {plain(again)} twice, expected each once")
+    return sorted(policies, key=lambda p: p.name != DENSE)
+
+
+def read_policy(text: str) -> Policy:
+    name, *pairs = text.split(":")
+    if name not in NAMES:
+        raise SpvkError(f"--policy: found {plain(name)!r}, expected one of {', '.join(NAMES)}")
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or key not in OPTIONS or name == DENSE:
+            raise SpvkError(
+                f"--policy {plain(text)}: found {plain(pair)!r}, "
+                f"expected {'no option' if name == DENSE else 'one of ' + ', '.join(OPTIONS) + ' and ='}"
+            )
+        options[key] = value.strip()
+    policy = Policy(text, name, options)
+    if name != DENSE:
+        try:
+            policy.settings(0.5)
+        except SpvkError as error:
+            raise SpvkError(f"--policy {plain(text)}: {error}") from None
+    return policy
+
+
+def read_keeps(text: str) -> list[float]:
+    """`--keep`, fractions in (0, 1] with commas between, each once."""
+    keeps: list[float] = []
+    for part in text.split(","):
+        try:
+            keep = float(part)
+        except ValueError:
+            keep = 0.0
+        if not 0 < keep <= 1 or keep in keeps:
+            raise SpvkError(f"--keep: found {plain(part)!r}, expected different fractions above 0, at most 1")
+        keeps.append(keep)
+    return keeps
+
+
+def baseline_selection(policy: Policy, settings: Settings, budget: Selection, seed: str) -> Selection:
+    """A baseline that keeps as many tokens as `budget` does."""
+    n = budget.prompt_tokens
+    positions = baseline(
+        policy.name,
+        n,
+        budget.kept_tokens,
+        chunk=settings.chunk,
+        guard_first=settings.guard_first,
+        guard_last=settings.guard_last,
+        seed=seed,
+    )
+    chunks = -(-n // settings.chunk)
+    return Selection(n, positions, np.full(chunks, np.nan), np.zeros(chunks, dtype=bool))

@@ -1,0 +1,153 @@
+"""`spvk eval` on the trained pair: real numbers, resumption, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from models import DRAFT, FIXTURES, TARGET
+from spvk.cli import main
+from spvk.evaluate import run as evaluation
+from spvk.evaluate.policies import read_policies
+from spvk.gguf import open_gguf
+from spvk.tokenizer import Tokenizer
+
+FIRST_TWO = [
+    json.loads(line) for line in (FIXTURES / "trained" / "prompts.jsonl").read_text().splitlines()[:2]
+]
+
+
+@pytest.fixture
+def spvk(capsys):
+    """Run `spvk eval` on the pair; returns (exit status, standard output, standard error)."""
+
+    def run(*args):
+        try:
+            main(["eval", "-m", str(TARGET), "-md", str(DRAFT), *map(str, args)])
+            status = 0
+        except SystemExit as stop:
+            status = stop.code
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("prompts") / "two.jsonl", FIRST_TWO)
+
+
+def test_two_prompts_of_the_trained_pair(spvk, prompts, tmp_path, monkeypatch):
+    scored = []
+    score = evaluation.engine.score
+    monkeypatch.setattr(
+        evaluation.engine, "score", lambda *a, **k: scored.append(a[2].preset) or score(*a, **k)
+    )
+    out, md = tmp_path / "out.json", tmp_path / "out.md"
+    policies = "v3,paper,auto,dense,recent,random:guard_last=32"
+    status, shown, err = spvk(
+        "--prompts", prompts, "--policy", policies, "--keep", "0.2", "--json", out, "--md", md
+    )
+    assert (status, shown) == (0, md.read_text(encoding="utf-8")) and "Traceback" not in err
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert scored == ["v3", "paper"] * 2  # auto and the baselines read v3's rows
+    assert report["complete"] and len(report["records"]) == 2 * 6
+    rows = {row["policy"]: row for row in report["table"]}
+    right = {
+        name: (row["exact"] * row["prompts"], row["survived"] * row["prompts"]) for name, row in rows.items()
+    }
+    assert right["dense"] == (2, 2)
+    assert right["v3"] == right["paper"] == right["auto"] == (2, 2)
+    assert right["recent"] == (0, 0)  # 68 tokens of 256: the values stand at 111 and 135
+    assert rows["dense"]["exact_95"] == pytest.approx([0.342380, 1.0], abs=1e-6)
+    assert rows["dense"]["kept_tokens"] == 256 and rows["dense"]["kl"] == 0.0
+    assert rows["v3"]["kept_tokens"] == rows["recent"]["kept_tokens"]
+    assert rows["v3"]["kl"] < 0.05 < rows["random:guard_last=32"]["kl"]
+    sparse = next(r for r in report["records"] if r["policy"] == "v3")
+    assert sparse["tokens"] == FIRST_TWO[0]["answer"] and sparse["timings"]["score_ms"] > 0
+    assert next(r for r in report["records"] if r["policy"] == "recent")["timings"]["score_ms"] == 0
+
+
+def test_a_stopped_run_goes_on(spvk, tmp_path):
+    short = [{**row, "tokens": row["tokens"][-48:], "value_pos": None} for row in FIRST_TWO]
+    prompts, out = write(tmp_path / "short.jsonl", short), tmp_path / "out.json"
+    args = ("--prompts", prompts, "--policy", "dense,random", "--keep", "0.5", "--json", out, "--resume")
+    assert spvk(*args, "--limit", "1")[0] == 0
+    first = json.loads(out.read_text())["records"]
+    assert {r["id"] for r in first} == {"256-1-0"}
+    half = {**first[0], "id": "256-1-2"}  # a prompt half done is done again
+    out.write_text(json.dumps({**json.loads(out.read_text()), "records": [*first, half], "complete": False}))
+    assert spvk(*args)[0] == 0
+    report = json.loads(out.read_text())
+    assert report["records"][:2] == first  # times and all: it was not run again
+    assert [r["id"] for r in report["records"]] == ["256-1-0"] * 2 + ["256-1-2"] * 2
+    status, _, err = spvk(*args[:-2], out, "--resume", "--seed", "1")
+    assert status == 2 and f"{out}: seed: found 0, expected 1 as in this run" in err
+    out.write_text('{"records": [{"id": 1}]}')
+    status, _, err = spvk(*args)
+    assert status == 2 and "expected a report of spvk eval to resume" in err
+
+
+def test_text_is_answered_and_judged(spvk, tmp_path):
+    tokenizer = Tokenizer.from_gguf(open_gguf(str(TARGET)).fields)
+    row = FIRST_TWO[0]
+    text, answer = tokenizer.decode(row["tokens"]), tokenizer.decode(row["answer"])
+    assert tokenizer.encode(text) == row["tokens"]
+    path = write(
+        tmp_path / "text.jsonl",
+        [{"prompt": text, "answers": ["no", answer]}, {"prompt": text, "outputs": ["no", answer.strip()]}],
+    )
+    out = tmp_path / "out.json"
+    status, shown, _ = spvk("--prompts", path, "--policy", "dense", "--raw", "-n", "2", "--json", out)
+    any_of, all_of = json.loads(out.read_text())["records"]
+    assert status == 0 and any_of["text"] == answer and any_of["tokens"] == row["answer"]
+    assert (any_of["exact"], any_of["f1"], any_of["contained"]) == (True, 1.0, 1.0)
+    assert all_of["contained"] == 0.5 and any_of["survived"] is None
+    assert "F1 %" in shown and "survived" not in shown
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (("--policy", "best"), "--policy: found 'best'"),
+        (("--keep", "1.5"), "--keep: found '1.5'"),
+        (("--resume",), "--json: found none"),
+        (("--json", "-"), "--json: found -"),
+        (("--json", DRAFT), "an input of this run"),
+        (("--limit", "0"), "--limit"),
+    ],
+)
+def test_bad_options_are_one_line(spvk, prompts, args, words):
+    status, _, err = spvk("--prompts", prompts, *args)
+    assert status == 2 and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "row, words",
+    [
+        ({"tokens": [1, 10**9], "answer": [1]}, "line 2: tokens: token 1 is 1000000000"),
+        ({"tokens": [1], "answer": [10**9]}, "line 2: answer: token 0 is 1000000000"),
+        ({"tokens": [1] * 100_000, "answer": [1]}, "line 2: prompt: 100000 tokens and 1 to follow"),
+        ({"tokens": "1 2 3", "answer": [1]}, 'line 2: tokens: found "1 2 3"'),
+    ],
+)
+def test_a_prompt_that_cannot_be_used_is_named_before_anything_runs(spvk, tmp_path, row, words):
+    path = write(tmp_path / "bad.jsonl", [FIRST_TWO[0], row])
+    out = tmp_path / "out.json"
+    status, _, err = spvk("--prompts", path, "--json", out)
+    assert status == 2 and words in err and "Traceback" not in err and not out.exists()
+
+
+def test_scores_are_shared_only_where_the_rows_are_the_same():
+    trial = evaluation.Trial(None, np.zeros(1), None, None, None)
+    keys = {}
+    for p in read_policies("v3,auto,random,v3:pool=5,v3:lookahead=3,paper,paper:pool=5"):
+        keys[p.label] = trial.rows_key(p.settings(0.2))
+    assert keys["v3"] == keys["auto"] == keys["random"]
+    assert len(set(keys.values())) == 5
