@@ -12,6 +12,16 @@ from .errors import SpvkError
 from .options import POLICY_OPTIONS
 
 MODEL_PATH = click.Path(path_type=str)
+TARGET = click.option(
+    "-m",
+    "--target",
+    "--model",
+    type=MODEL_PATH,
+    required=True,
+    metavar="GGUF",
+    help="The model that answers.",
+)
+RAW = click.option("--raw", is_flag=True, help="Text goes in as it is, without the chat template.")
 PROMPT_OPTIONS = (
     click.option("-p", "--prompt", metavar="TEXT", help="The prompt itself."),
     click.option(
@@ -24,7 +34,7 @@ PROMPT_OPTIONS = (
     click.option(
         "--tokens", "tokens_file", metavar="FILE.npy", help="Token ids, a one-dimensional integer array."
     ),
-    click.option("--raw", is_flag=True, help="The prompt goes in as it is, without the chat template."),
+    RAW,
     click.option("--system", metavar="TEXT", help="System message for the chat template."),
 )
 DEVICE = click.option("--device", metavar="NAME|INDEX", help="Vulkan device, see `spvk devices`.")
@@ -38,6 +48,15 @@ BATCH = click.option(
     metavar="N",
     help="Tokens read at once.",
 )
+
+
+def draft_option(text: str, required: bool = False):
+    return click.option("-md", "--draft", type=MODEL_PATH, required=required, metavar="GGUF", help=text)
+
+
+def predict_option(least: int, text: str):
+    least = click.IntRange(least)
+    return click.option("-n", "--predict", type=least, default=32, show_default=True, metavar="N", help=text)
 
 
 def with_options(*options):
@@ -56,32 +75,10 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option(
-    "-m",
-    "--target",
-    "--model",
-    type=MODEL_PATH,
-    required=True,
-    metavar="GGUF",
-    help="The model that answers.",
-)
-@click.option(
-    "-md",
-    "--draft",
-    type=MODEL_PATH,
-    metavar="GGUF",
-    help="The small model that scores; needed unless --mode off.",
-)
+@TARGET
+@draft_option("The small model that scores; needed unless --mode off.")
 @with_options(*PROMPT_OPTIONS)
-@click.option(
-    "-n",
-    "--predict",
-    type=click.IntRange(0),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Tokens to decode.",
-)
+@predict_option(0, "Tokens to decode.")
 @click.option(
     "-c", "--ctx-size", type=click.IntRange(1), metavar="N", help="Limit on prompt and answer [the model's]."
 )
@@ -146,18 +143,8 @@ def prefill(
 
 
 @cli.command("eval")
-@click.option(
-    "-m",
-    "--target",
-    "--model",
-    type=MODEL_PATH,
-    required=True,
-    metavar="GGUF",
-    help="The model that answers.",
-)
-@click.option(
-    "-md", "--draft", type=MODEL_PATH, required=True, metavar="GGUF", help="The small model that scores."
-)
+@TARGET
+@draft_option("The small model that scores.", required=True)
 @click.option(
     "--prompts", required=True, metavar="FILE.jsonl", help="Prompts and answers, one JSON object a line."
 )
@@ -172,16 +159,8 @@ def prefill(
     "--keep", default="0.3,0.2,0.1", show_default=True, metavar="X,Y,...", help="Fractions to keep."
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N prompts of each cell.")
-@click.option(
-    "-n",
-    "--predict",
-    type=click.IntRange(1),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Tokens to decode where the answer is text.",
-)
-@click.option("--raw", is_flag=True, help="Text goes in as it is, without the chat template.")
+@predict_option(1, "Tokens to decode where the answer is text.")
+@RAW
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random baseline.")
 @BATCH
 @DEVICE
