@@ -8,6 +8,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from spvk import job
+from spvk.cli import main
 from spvk.kernels import step as step_params
 from spvk.kernels.profile import Profile, profile_for
 from spvk.recording import Buffer, Recording
@@ -70,6 +72,27 @@ def bench(device, profile):
     b = Bench(device, profile)
     yield b
     b.memory.free()
+
+
+@pytest.fixture
+def spvk(capsys, monkeypatch, tmp_path_factory):
+    """Run the command; returns (exit status, standard output, standard error).
+
+    What its runs took is remembered in a folder of its own, for this test alone.
+    """
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr(job, "cache_dir", lambda: cache)
+
+    def run(*args):
+        try:
+            main([str(a) for a in args])
+            status = 0
+        except SystemExit as stop:
+            status = stop.code
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
 
 
 def nmse(got: np.ndarray, exact: np.ndarray) -> float:

@@ -11,7 +11,6 @@ import pytest
 
 from models import DRAFT, MIXED, TARGET, TINY
 from spvk import bench as module
-from spvk.cli import main
 from spvk.errors import SpvkError
 from spvk.gguf import open_gguf
 from spvk.model import Model
@@ -27,22 +26,6 @@ INTEGERS = {n for n in NAMES if n.startswith("n_") or n.endswith("_ns")} - {"sam
     "model_n_params",
     "flash_attn",
 }
-
-
-@pytest.fixture
-def spvk(capsys):
-    """Run the command; returns (exit status, standard output, standard error)."""
-
-    def run(*args):
-        try:
-            main([str(a) for a in args])
-            status = 0
-        except SystemExit as stop:
-            status = stop.code
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture

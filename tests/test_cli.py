@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from models import DRAFT, MIXED, TARGET, TINY, exact
-from spvk import job
-from spvk.cli import main
 from spvk.gguf import open_gguf
 
 SETTINGS = {
@@ -27,27 +25,6 @@ SETTINGS = {
     "guard_first",
     "guard_last",
 }
-
-
-@pytest.fixture
-def spvk(capsys, monkeypatch, tmp_path_factory):
-    """Run the command; returns (exit status, standard output, standard error).
-
-    What its runs took is remembered in a folder of its own, for this test alone.
-    """
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setattr(job, "cache_dir", lambda: cache)
-
-    def run(*args):
-        try:
-            main([str(a) for a in args])
-            status = 0
-        except SystemExit as stop:
-            status = stop.code
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from spvk.explain import Account, chunk_rows, groups, heat_strip, levels, page, 
 from spvk.gguf import open_gguf
 from spvk.specprefill import Decision, Selection, Settings, Structure, Timings, report_dict, spans_of
 from spvk.tokenizer import Tokenizer
-from test_cli import refused, spvk  # noqa: F401  (a fixture)
+from test_cli import refused
 from test_engine import prompts
 
 VOID = {"meta", "link", "br", "img", "input"}

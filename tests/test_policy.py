@@ -18,7 +18,7 @@ from spvk.session import Session
 from spvk.specprefill import Rates, Settings, choose, read_structure, reduce_rows
 from spvk.specprefill.cost import Rate
 from spvk.specprefill.decide import STATUSES
-from test_cli import refused, spvk  # noqa: F401  (a fixture)
+from test_cli import refused
 from test_engine import prompts
 
 CHUNK = {"select": "chunk", "keep": 0.2}

@@ -15,7 +15,7 @@ from models import DRAFT, TARGET, TINY, exact  # noqa: E402
 from spvk.errors import SpvkError  # noqa: E402
 from spvk.model import Model  # noqa: E402
 from spvk.session import Session  # noqa: E402
-from test_cli import prefill, refused, spvk, tokens_file  # noqa: E402, F401  (fixtures)
+from test_cli import prefill, refused, tokens_file  # noqa: E402, F401  (fixtures)
 
 VECTOR = np.ones(256, np.float32)
 
