@@ -27,6 +27,14 @@ class Buffer:
     def root(self) -> Buffer:
         return self.parent.root if self.parent else self
 
+    def overlaps(self, other: Buffer) -> bool:
+        """Do the two share a byte?"""
+        return (
+            self.root is other.root
+            and self.offset < other.offset + other.nbytes
+            and other.offset < self.offset + self.nbytes
+        )
+
     def range(self, offset: int, nbytes: int, name: str = "") -> Buffer:
         """`nbytes` bytes from `offset`, both relative to this buffer."""
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:

@@ -7,11 +7,11 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .errors import SpvkError
-from .kernels import argmax, matvec, top_k
+from .kernels import argmax, matvec, quantize_rows, top_k
 from .kernels import step as step_params
 from .model import Model
 from .models.builder import F32, Builder, Capture, lay_out, score_bytes
-from .recording import Buffer, Recording
+from .recording import Buffer, Matrix, Recording
 from .vulkan import Commands, Memory
 
 NAN_TOKEN = 0xFFFFFFFF  # what argmax answers when a logit is NaN
@@ -28,10 +28,17 @@ def session_bytes(model: Model, context: int, batch: int, capture: Capture) -> d
         "work": work.nbytes,
         "logits": F32 * c.vocabulary,
         "argmax_scratch": top_k.scratch_bytes(),
+        "packed": packed_bytes(model, batch),
         "phases": 4 * c.attention.rotary,
         **arch.cache_bytes(c, context),
         **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture),
     }
+
+
+def packed_bytes(model: Model, batch: int) -> int:
+    """Bytes of the longest rows of activations that a product of this model reads, rounded (quantize_rows)."""
+    longest = max(w.k for w in model.weights.values() if isinstance(w, Matrix))
+    return quantize_rows.packed_bytes(model.profile, batch, longest)
 
 
 def host_bytes(batch: int) -> dict[str, int]:

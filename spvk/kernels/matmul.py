@@ -25,18 +25,19 @@ Variant = tuple[str, tuple[int, int, int], dict[str, int]]  # source, workgroups
 
 
 def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, rows: int,
-           accumulate: bool = False) -> list[Dispatch]:
+           accumulate: bool = False, packed: Buffer | None = None) -> list[Dispatch]:
     """x [rows, w.k] float32, w [w.rows, w.k] -> y [rows, w.rows] float32; the first step.tokens rows.
 
     One dispatch for each piece of w; with `accumulate` the product is added to y. A batch of one row is
-    left to matvec, and computed whatever step.tokens is.
+    left to matvec, and computed whatever step.tokens is. `packed` is x rounded by quantize_rows, for the
+    variants that read it (quantize_rows.reads_packed).
     Raises ValueError when a buffer is too small, or when shaders cannot read w (type, row length).
     """
     expect_matrix("matmul", w)
     expect_bytes("matmul", x=(x, 4 * rows * w.k), y=(y, 4 * rows * w.rows))
     expect_aligned("matmul", x=x)
     if rows == 1:
-        return matvec(profile, x, w, y, accumulate=accumulate)
+        return matvec(profile, x, w, y, accumulate=accumulate, packed=packed)
     variant = lanes if profile.name == "cpu" else tiles
     out = []
     for first, n, buffer in w.pieces:

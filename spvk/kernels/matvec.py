@@ -20,10 +20,10 @@ from .weights import expect_aligned, expect_matrix, fold, piece_args
 
 
 def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *,
-           accumulate: bool = False) -> list[Dispatch]:
+           accumulate: bool = False, packed: Buffer | None = None) -> list[Dispatch]:
     """x [w.k] float32, w [w.rows, w.k] -> y [w.rows] float32; with `accumulate` the product is added to y.
 
-    One dispatch for each piece of w.
+    One dispatch for each piece of w. `packed` is x rounded by quantize_rows, for the variants that read it.
     Raises ValueError when a buffer is too small, or when shaders cannot read w (type, row length).
     """
     expect_matrix("matvec", w)

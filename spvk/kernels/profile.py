@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -10,17 +10,19 @@ class Profile:
     """`name` is the device class: `cpu` (software driver, 8 lanes) or `scalar` (a GPU).
 
     `subgroup` is the number of lanes that run together; `local` the workgroup size for row reductions.
+    `precision` is `exact` (products of float32 activations) or `fast` (activations rounded for products).
     """
 
     name: str
     subgroup: int
     local: int
+    precision: str = "exact"
 
 
 CPU = Profile("cpu", 8, 8)        # no barrier is free there: one subgroup a workgroup
 SCALAR = Profile("scalar", 32, 256)
 
 
-def profile_for(subgroup: int) -> Profile:
-    """The class of a device from its default subgroup size."""
-    return CPU if subgroup <= 8 else Profile("scalar", subgroup, 256)
+def profile_for(subgroup: int, precision: str = "exact") -> Profile:
+    """The class of a device from its default subgroup size, with the wanted precision of products."""
+    return replace(CPU if subgroup <= 8 else Profile("scalar", subgroup, 256), precision=precision)

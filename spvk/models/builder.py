@@ -9,8 +9,8 @@ from ..kernels import (
     attention,
     embed_rows,
     matmul,
-    matvec,
     norm_rope_store,
+    quantize_rows,
     rms_norm,
     score_accumulate,
     score_max,
@@ -121,12 +121,37 @@ class Builder:
     def product(self, x: str, weight: str, y: str, accumulate: bool = False) -> None:
         """y (+)= x · weightᵀ for every row."""
         w = self.weights[weight]
-        if self.rows == 1:
-            self.out += matvec.matvec(self.profile, self[x], w, self[y], accumulate=accumulate)
-        else:
-            self.out += matmul.matmul(
-                self.profile, self[x], w, self[y], self.step, rows=self.rows, accumulate=accumulate
+        self.out += matmul.matmul(
+            self.profile,
+            self[x],
+            w,
+            self[y],
+            self.step,
+            rows=self.rows,
+            accumulate=accumulate,
+            packed=self.packed(x, w),
+        )
+
+    def packed(self, x: str, w: Matrix) -> Buffer | None:
+        """`x` rounded for products, where the one with `w` reads it so: made once and used until x changes."""
+        if not quantize_rows.reads_packed(self.profile, self.rows, w.type):
+            return None
+        source, target = self[x], self["packed"]
+        if not self._current(source, target):
+            self.out.append(
+                quantize_rows.quantize_rows(self.profile, source, target, self.step, rows=self.rows, k=w.k)
             )
+        return target
+
+    def _current(self, source: Buffer, target: Buffer) -> bool:
+        """Was `target` last written from `source`, and `source` not since?"""
+        for d in reversed(self.out):
+            for buffer, access in d.touched():
+                if "w" in access and target.overlaps(buffer):
+                    return d.args.get("x") is source
+                if "w" in access and source.overlaps(buffer):
+                    return False
+        return False
 
     def feed_forward(self, i: int, norm: str) -> None:
         """x += ffn_down(silu(ffn_gate h) · ffn_up h), h = rms(x) · norm."""
