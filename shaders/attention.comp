@@ -19,12 +19,14 @@ layout(push_constant, scalar) uniform Push {
     InU64x2 q;        // [tokens, heads, dim] float32
     InU64x2 k;        // [kv_heads, context, dim]
     InU64x2 v;        // [kv_heads, context, dim]
-    InU64x2 gate;     // [tokens, heads, 2 * dim], the gate in each head's second half (GATED)
+    InU64x2 gate;     // [tokens, heads, 2 * dim], the gate in each head's second half (GATED); rows
+                      // gate_stride groups of four apart
     OutU64x2 y;       // [tokens, heads, dim]
     InStep step_params;
     uint heads;
     uint kv_heads;
     uint context;
+    uint gate_stride;
     float scale;
 };
 
@@ -133,7 +135,7 @@ void store_row(uint r, float total) {
         [[unroll]] for (uint j = 0; j < 4; j++) x[j] = o[(set * ROWS + r) * 4 + j] / total;
         if (GATED != 0) {
             float g[4];
-            unpack_quad(gate.v[(at * 2 + 1) * QUADS + quad], g);
+            unpack_quad(gate.v[at / heads * gate_stride + (at % heads * 2 + 1) * QUADS + quad], g);
             [[unroll]] for (uint j = 0; j < 4; j++) x[j] *= sigmoid(g[j]);
         }
         y.v[at * QUADS + quad] = u64vec2(pack64(floatBitsToUint(vec2(x[0], x[1]))),

@@ -16,8 +16,8 @@ const uint GROUPS = COLUMNS / WIDTH;             // ... and how many each lane s
 
 layout(push_constant, scalar) uniform Push {
     InF32 conv;         // [tokens, 2 * key_heads * s + value_heads * s]: q, k, v
-    InF32 alpha;        // [tokens, value_heads]
-    InF32 beta;         // [tokens, value_heads]
+    InF32 alpha;        // [tokens, value_heads], rows gate_stride apart
+    InF32 beta;         // the same
     InF32 dt_bias;      // [value_heads]
     InF32 a;            // [value_heads], -exp(A_log)
     InOutU64x2 state;   // [value_heads, s columns (of v), s rows (of k)] float32
@@ -25,6 +25,7 @@ layout(push_constant, scalar) uniform Push {
     InStep step_params;
     uint key_heads;
     uint value_heads;
+    uint gate_stride;
     float eps;
 };
 
@@ -130,7 +131,7 @@ void main() {
     load_state(state_at);
     for (uint t0 = 0; t0 < tokens; t0 += 8) {
         // Each lane works out the gates of one of eight tokens.
-        uint gate_at = min(t0 + lane, tokens - 1) * value_heads + head;
+        uint gate_at = min(t0 + lane, tokens - 1) * gate_stride + head;
         float g8 = exp_nonpositive(a.v[head] * softplus(alpha.v[gate_at] + dt_bias.v[head]));
         float b8 = sigmoid(beta.v[gate_at]);
         uint end = min(t0 + 8, tokens);

@@ -11,10 +11,11 @@ const uint QUADS = SIZE / 32;                   // groups of four values that a 
 layout(push_constant, scalar) uniform Push {
     InU64x2 x;       // [tokens, heads * SIZE] float32
     InU64x2 weight;  // [SIZE]
-    InU64x2 z;       // [tokens, heads * SIZE]
+    InU64x2 z;       // [tokens, heads * SIZE], rows `stride` groups of four apart
     OutU64x2 y;      // [tokens, heads * SIZE]
     InStep step_params;
     uint heads;
+    uint stride;
     float eps;
 };
 
@@ -25,7 +26,7 @@ void main() {
     vec4 w[QUADS];
     [[unroll]] for (uint i = 0; i < QUADS; i++) w[i] = unpack_quad(weight.v[lane + 8 * i]);
     for (uint head = thread / 8; head < heads; head += gl_WorkGroupSize.x / 8) {
-        uint at = (row * heads + head) * (SIZE / 4) + lane;
+        uint at = (row * heads + head) * (SIZE / 4) + lane, z_at = row * stride + head * (SIZE / 4) + lane;
         vec4 v[QUADS];
         float sum = 0.0;
         [[unroll]] for (uint i = 0; i < QUADS; i++) {
@@ -35,7 +36,7 @@ void main() {
         [[unroll]] for (uint bit = 1; bit < 8; bit <<= 1) sum += subgroupShuffleXor(sum, bit);
         float scale = inversesqrt(sum / float(SIZE) + eps);
         [[unroll]] for (uint i = 0; i < QUADS; i++) {
-            vec4 g = unpack_quad(z.v[at + 8 * i]);
+            vec4 g = unpack_quad(z.v[z_at + 8 * i]);
             vec4 gate = vec4(silu(g.x), silu(g.y), silu(g.z), silu(g.w));
             y.v[at + 8 * i] = pack_quad(v[i] * scale * w[i] * gate);
         }

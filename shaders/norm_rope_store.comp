@@ -14,9 +14,9 @@ layout(constant_id = 4) const uint K_NORM = 0;
 layout(buffer_reference, scalar, buffer_reference_align = 8) writeonly buffer OutU64 { uint64_t v[]; };
 
 layout(push_constant, scalar) uniform Push {
-    InF32 q_in;       // [tokens, heads, dim], or [tokens, heads, 2 * dim] (GATED)
-    InF32 k_in;       // [tokens, kv_heads, dim]
-    InF32 v_in;       // [tokens, kv_heads, dim]
+    InF32 q_in;       // [tokens, heads, dim], or [tokens, heads, 2 * dim] (GATED); rows q_stride floats apart
+    InF32 k_in;       // [tokens, kv_heads, dim], rows kv_stride floats apart
+    InF32 v_in;       // the same
     InF32 q_weight;   // [dim] (Q_NORM)
     InF32 k_weight;   // [dim] (K_NORM)
     OutF32 q_out;     // [tokens, heads, dim]
@@ -30,6 +30,8 @@ layout(push_constant, scalar) uniform Push {
     uint dim;
     uint rotary;
     uint context;
+    uint q_stride;
+    uint kv_stride;
     float eps;
 };
 
@@ -67,13 +69,13 @@ void main() {
     uint token = gl_WorkGroupID.x, h = gl_WorkGroupID.y;
     if (token >= step_params.tokens) return;
     if (h < heads) {
-        uint index = token * heads + h;
-        head(q_in, index * dim * (1 + GATED), q_out, index * dim, Q_NORM != 0, q_weight, token);
+        uint from = token * q_stride + h * dim * (1 + GATED);
+        head(q_in, from, q_out, (token * heads + h) * dim, Q_NORM != 0, q_weight, token);
         return;
     }
     uint g = h - heads, slot = step_params.past + token;
     if (slot >= context) return;
-    uint from = (token * kv_heads + g) * dim, to = (g * context + slot) * dim;
+    uint from = token * kv_stride + g * dim, to = (g * context + slot) * dim;
     head(k_in, from, k_cache, to, K_NORM != 0, k_weight, token);
     for (uint i = gl_LocalInvocationID.x; i < dim / 2; i += gl_WorkGroupSize.x)
         OutU64(v_cache).v[to / 2 + i] = InU64(v_in).v[from / 2 + i];

@@ -6,8 +6,8 @@ import os
 from functools import cached_property
 
 from .errors import TokenizerError
-from .gguf import open_gguf
-from .gguf.upload import upload_matrix, upload_vector
+from .gguf import Tensor, open_gguf
+from .gguf.upload import upload_matrices, upload_vector
 from .kernels.profile import profile_for
 from .models import architecture_of, describe_skipped
 from .tokenizer import Tokenizer
@@ -33,7 +33,9 @@ class Model:
         self.memory = Memory(device)
         try:
             self.weights = {t.name: upload_vector(self.memory, t) for t in vectors}
-            self.weights |= {t.name: upload_matrix(self.memory, t, self.notices.append) for t in matrices}
+            for group in self._groups(matrices):
+                weights = upload_matrices(self.memory, group, self.notices.append)
+                self.weights |= {w.name: w for w in weights}
         except BaseException:
             self.memory.free()
             raise
@@ -70,6 +72,12 @@ class Model:
         matrices, vectors = ([self.file.tensor(n, s) for n, s in group.items()] for group in shapes)
         self.notices += describe_skipped(self.file, self.config)
         return matrices, vectors
+
+    def _groups(self, matrices: list[Tensor]) -> list[list[Tensor]]:
+        """Those that are multiplied with the same x together, in that order; each of the others alone."""
+        by_name = {t.name: t for t in matrices}
+        groups = [[by_name.pop(n) for n in names] for names in self.architecture.side_by_side(self.config)]
+        return [*groups, *([t] for t in by_name.values())]
 
     def close(self) -> None:
         """Give the device memory back."""

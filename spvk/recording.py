@@ -68,6 +68,7 @@ class Dispatch:
     spec: Mapping[str, int] = field(default_factory=dict)
     flops: int = 0  # at full batch and context: what a submission is cut by
     split: int = 0  # the axis along which the launch may be cut in several
+    columns: tuple[int, int] | None = None  # [start, end) of every row of `y`, where no more is touched
 
     def __post_init__(self) -> None:
         if any(not 1 <= g <= MAX_GROUPS for g in self.groups):
@@ -94,22 +95,26 @@ class Hazards:
     """Which byte ranges have been read and written since the last barrier."""
 
     def __init__(self) -> None:
-        self.ranges: dict[Buffer, list[tuple[int, int, str]]] = {}
+        self.seen: dict[Buffer, list[tuple[Buffer, str, Dispatch]]] = {}
 
     def conflicts(self, d: Dispatch) -> bool:
         """True where `d` reads what was written, or writes what was read or written."""
         for buffer, access in d.touched():
-            start, end = buffer.offset, buffer.offset + buffer.nbytes
-            for s, e, a in self.ranges.get(buffer.root, ()):
-                if s < end and start < e and ("w" in access or "w" in a):
+            for other, a, before in self.seen.get(buffer.root, ()):
+                if ("w" in access or "w" in a) and buffer.overlaps(other) and not apart(d, before, buffer, other):
                     return True
         return False
 
     def add(self, d: Dispatch) -> None:
         for buffer, access in d.touched():
-            self.ranges.setdefault(buffer.root, []).append(
-                (buffer.offset, buffer.offset + buffer.nbytes, access)
-            )
+            self.seen.setdefault(buffer.root, []).append((buffer, access, d))
+
+
+def apart(a: Dispatch, b: Dispatch, of_a: Buffer, of_b: Buffer) -> bool:
+    """Do the two touch other columns of the same rows?"""
+    if not (a.columns and b.columns and of_a is of_b is a.args.get("y") is b.args.get("y")):
+        return False
+    return a.columns[1] <= b.columns[0] or b.columns[1] <= a.columns[0]
 
 
 def barriers(recording: Recording) -> list[bool]:

@@ -1,5 +1,7 @@
 """Recordings without a device: hazards, cutting, text."""
 
+from dataclasses import replace
+
 import pytest
 
 from spvk import recording
@@ -64,3 +66,14 @@ def test_text_shows_names_and_barriers():
         "  rms_norm 1x1x1 x=a weight=w y=b step_params=step n=16 eps=1e-06",
         "| rms_norm 1x1x1 x=b weight=w y=c step_params=step n=16 eps=1e-06",
     ]
+
+
+def test_writes_to_other_columns_of_one_matrix_need_no_barrier():
+    a, b, c = (Buffer(n, 64) for n in "abc")
+
+    def columns(x, y, start, end):
+        return replace(rms(x, y), columns=(start, end))
+
+    assert barriers([columns(a, b, 0, 3), columns(a, b, 3, 4), columns(a, b, 2, 3)]) == [False, False, True]
+    assert barriers([columns(a, b, 0, 2), columns(b, c, 2, 4)])[1] is True  # reads the whole of b
+    assert barriers([columns(a, b, 0, 2), rms(a, b)])[1] is True

@@ -44,7 +44,15 @@ class Tensor:
         """
         raw = self.raw()
         for row0, n in row_spans(self, self.row_bytes, max_bytes):
-            yield row0, n, raw[row0 * self.row_bytes:(row0 + n) * self.row_bytes]
+            start, end = row0 * self.row_bytes, (row0 + n) * self.row_bytes
+            yield row0, n, raw[start:end]
+            self._release(start, end)
+
+    def _release(self, start: int, end: int) -> None:
+        """Bytes of the tensor that have been read leave this process's memory; the page cache keeps them."""
+        first, last = (-(-(self.offset + x) // mmap.PAGESIZE) * mmap.PAGESIZE for x in (start, end))
+        if isinstance(self._map, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and first < last:
+            self._map.madvise(mmap.MADV_DONTNEED, first, min(last, len(self._map)) - first)
 
     def dequantize(self) -> np.ndarray:
         """float32 [..., ne1, ne0], a new array: for small tensors and tests.

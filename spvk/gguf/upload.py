@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 
 from ..recording import Buffer, Matrix
 from .repack import repack
 from .tensor import Tensor
+from .types import TensorType
 
+Rows = tuple[int, int, np.ndarray]  # first row, rows, their bytes
 PIECE = 32 << 20   # bytes copied at once
 REPACK = 4 << 20   # bytes repacked at once: working memory is up to twelve times that
 
@@ -23,21 +25,39 @@ def upload_vector(memory, tensor: Tensor) -> Buffer:
     return buffer
 
 
-def upload_matrix(memory, tensor: Tensor, notice: Callable[[str], None] = lambda line: None) -> Matrix:
-    """A weight as the shaders read it, cut by whole rows where the device allows no single allocation.
+def upload_matrices(
+    memory, tensors: Sequence[Tensor], notice: Callable[[str], None] = lambda line: None
+) -> list[Matrix]:
+    """Weights as the shaders read them, one behind the other where one allocation holds them all, so that
+    neighbours can be multiplied as one; else each is cut by whole rows as the device's limit demands.
 
     A type without a shader is repacked, and `notice` gets the line that says so. Raises GGUFError for a
     type that nothing can dequantise, DeviceError when the memory is not there.
     """
-    if tensor.type.native:
-        kind, row_bytes, stream = tensor.type, tensor.row_bytes, tensor.pieces(PIECE)
+    sources = [source_of(tensor, notice) for tensor in tensors]
+    sizes = [t.rows * row_bytes for t, (_, row_bytes, _) in zip(tensors, sources)]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    if sum(sizes) <= memory.max_allocation - 4096 and all(start % 16 == 0 for start in starts):
+        root = Buffer(" + ".join(t.name for t in tensors), sum(sizes))
+        memory.allocate(root)
+        pieces = [((0, t.rows, root.range(at, n, t.name)),) for t, at, n in zip(tensors, starts, sizes)]
     else:
-        packed = repack(tensor, REPACK)
-        notice(packed.notice)
-        kind, row_bytes, stream = packed.type, packed.row_bytes, iter(packed)
-    pieces = allocate_rows(memory, tensor.name, tensor.rows, row_bytes)
-    fill_rows(memory, pieces, row_bytes, stream)
-    return Matrix(tensor.name, kind.name, tensor.shape[0], tensor.rows, row_bytes, pieces)
+        pieces = [allocate_rows(memory, t.name, t.rows, row_bytes) for t, (_, row_bytes, _) in zip(tensors, sources)]
+    for where, (_, row_bytes, stream) in zip(pieces, sources):
+        fill_rows(memory, where, row_bytes, stream)
+    return [
+        Matrix(t.name, kind.name, t.shape[0], t.rows, row_bytes, where)
+        for t, (kind, row_bytes, _), where in zip(tensors, sources, pieces)
+    ]
+
+
+def source_of(tensor: Tensor, notice: Callable[[str], None]) -> tuple[TensorType, int, Iterable[Rows]]:
+    """(type, bytes of a row, stream of (first row, rows, bytes)) as the shaders will read the tensor."""
+    if tensor.type.native:
+        return tensor.type, tensor.row_bytes, tensor.pieces(PIECE)
+    packed = repack(tensor, REPACK)
+    notice(packed.notice)
+    return packed.type, packed.row_bytes, packed
 
 
 def allocate_rows(memory, name: str, rows: int, row_bytes: int) -> tuple[tuple[int, int, Buffer], ...]:
@@ -49,7 +69,7 @@ def allocate_rows(memory, name: str, rows: int, row_bytes: int) -> tuple[tuple[i
     return pieces
 
 
-def fill_rows(memory, pieces, row_bytes: int, stream: Iterator[tuple[int, int, np.ndarray]]) -> None:
+def fill_rows(memory, pieces, row_bytes: int, stream: Iterable[Rows]) -> None:
     """Copy a stream of (first row, rows, bytes) into the buffers, cutting where a buffer ends."""
     for row, count, data in stream:
         for first, rows, buffer in pieces:

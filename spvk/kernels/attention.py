@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..recording import Buffer, Dispatch
-from .checks import expect_bytes
+from .checks import expect_bytes, expect_multiple
 from .heads import expect_heads, tile_spec
 from .profile import Profile
 
@@ -32,23 +32,26 @@ def tile_rows(profile: Profile, rows: int, group: int) -> int:
 
 def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *,
               rows: int, heads: int, kv_heads: int, dim: int, context: int,
-              gate: Buffer | None = None) -> Dispatch:
+              gate: Buffer | None = None, gate_stride: int | None = None) -> Dispatch:
     """q [rows, heads, dim], caches [kv_heads, context, dim] -> y [rows, heads * dim]; all float32.
 
     Row i (KV slot past + i, which the caches hold already) sees slots 0 .. past + i; scores are scaled by
     1 / sqrt(dim); query head h uses KV head h // (heads / kv_heads). With `gate` [rows, heads, 2 * dim] the
-    output is multiplied by the sigmoid of each head's second half. Rows from step.tokens on are untouched.
+    output is multiplied by the sigmoid of each head's second half; its rows lie `gate_stride` floats apart
+    (default: dense). Rows from step.tokens on are untouched.
     Raises ValueError when a size does not fit.
     """
     expect_heads("attention", heads, kv_heads, dim, context, rows)
     cache, flat = 4 * kv_heads * context * dim, 4 * rows * heads * dim
     expect_bytes("attention", q=(q, flat), k_cache=(k_cache, cache), v_cache=(v_cache, cache), y=(y, flat))
+    gate_stride = 2 * heads * dim if gate_stride is None else gate_stride
     if gate is not None:
-        expect_bytes("attention", gate=(gate, 2 * flat))
+        expect_multiple("attention", gate_stride=(gate_stride, 4), gate_offset=(gate.offset, 16))
+        expect_bytes("attention", gate=(gate, 4 * ((rows - 1) * gate_stride + 2 * heads * dim)))
     group = heads // kv_heads
     tile = tile_rows(profile, rows, group)
     args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step,
-                heads=heads, kv_heads=kv_heads, context=context, scale=dim**-0.5)
+                heads=heads, kv_heads=kv_heads, context=context, gate_stride=gate_stride // 4, scale=dim**-0.5)
     spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup)),
                                             "GATED": int(gate is not None)}
     return Dispatch("attention", (-(-rows * group // tile), kv_heads, 1), args, spec,

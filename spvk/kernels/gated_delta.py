@@ -13,11 +13,11 @@ SIZES = (32, 64, 128)
 
 def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_bias: Buffer, a: Buffer,
                 state: Buffer, y: Buffer, step: Buffer, *, rows: int, key_heads: int, value_heads: int,
-                size: int, eps: float) -> Dispatch:
+                size: int, eps: float, gate_stride: int | None = None) -> Dispatch:
     """The first step.tokens rows of y [rows, Hv * s]; reads and updates the state. All float32.
 
     conv [rows, 2 * Hk * s + Hv * s]: q, k, v of every token, q and k not yet normalised; alpha, beta
-    [rows, Hv]: raw projections; dt_bias, a [Hv] with a = -exp(A_log); state [Hv, s of v, s of k] (see
+    [rows, Hv], rows `gate_stride` floats apart (default: Hv): raw projections; dt_bias, a [Hv] with a = -exp(A_log); state [Hv, s of v, s of k] (see
     `state_to_numpy`). `size` is s. Value head j uses key head j % Hk.
     Raises ValueError for a size that is not 32, 64 or 128, for heads that do not divide, for a short or
     unaligned buffer.
@@ -26,14 +26,15 @@ def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_
         raise ValueError(f"gated_delta: size is {size}, expected one of {SIZES}")
     expect_multiple("gated_delta", value_heads=(value_heads, key_heads), conv_offset=(conv.offset, 16),
                     state_offset=(state.offset, 16), y_offset=(y.offset, 16))
-    inner, gates = value_heads * size, 4 * rows * value_heads
+    gate_stride = value_heads if gate_stride is None else gate_stride
+    inner, gates = value_heads * size, 4 * ((rows - 1) * gate_stride + value_heads)
     expect_bytes("gated_delta", conv=(conv, 4 * rows * (2 * key_heads * size + inner)), alpha=(alpha, gates),
                  beta=(beta, gates), dt_bias=(dt_bias, 4 * value_heads), a=(a, 4 * value_heads),
                  state=(state, state_bytes(value_heads, size)), y=(y, 4 * rows * inner))
     columns = columns_per_cluster(profile, size)
     local = min(profile.local, size // columns * 8)
     args = dict(conv=conv, alpha=alpha, beta=beta, dt_bias=dt_bias, a=a, state=state, y=y, step_params=step,
-                key_heads=key_heads, value_heads=value_heads, eps=eps)
+                key_heads=key_heads, value_heads=value_heads, gate_stride=gate_stride, eps=eps)
     return Dispatch("gated_delta", (-(-size * 8 // (columns * local)), value_heads, 1), args,
                     {"LOCAL": local, "SIZE": size, "COLUMNS": columns}, 7 * size * inner * rows, split=1)
 

@@ -10,19 +10,20 @@ from .profile import Profile
 
 
 def gated_norm(profile: Profile, x: Buffer, weight: Buffer, z: Buffer, y: Buffer, step: Buffer, *,
-               rows: int, heads: int, size: int, eps: float) -> Dispatch:
+               rows: int, heads: int, size: int, eps: float, stride: int | None = None) -> Dispatch:
     """x, z [rows, heads * size], weight [size] -> y [rows, heads * size], float32; step.tokens rows.
 
-    Raises ValueError for a size that is no multiple of 32 or above 256, or for a short or unaligned
-    buffer.
+    Rows of z lie `stride` floats apart (default: as those of x). Raises ValueError for a size that is no
+    multiple of 32 or above 256, a stride that is none of 4, or a short or unaligned buffer.
     """
-    expect_multiple("gated_norm", size=(size, 32), x_offset=(x.offset, 16), weight_offset=(weight.offset, 16),
+    stride = heads * size if stride is None else stride
+    expect_multiple("gated_norm", size=(size, 32), stride=(stride, 4), x_offset=(x.offset, 16), weight_offset=(weight.offset, 16),
                     z_offset=(z.offset, 16), y_offset=(y.offset, 16))
     if size > 256:
         raise ValueError(f"gated_norm: size is {size}, expected at most 256")
-    need = 4 * rows * heads * size
-    expect_bytes("gated_norm", x=(x, need), weight=(weight, 4 * size), z=(z, need), y=(y, need))
-    args = dict(x=x, weight=weight, z=z, y=y, step_params=step, heads=heads, eps=eps)
+    need, z_need = 4 * rows * heads * size, 4 * ((rows - 1) * stride + heads * size)
+    expect_bytes("gated_norm", x=(x, need), weight=(weight, 4 * size), z=(z, z_need), y=(y, need))
+    args = dict(x=x, weight=weight, z=z, y=y, step_params=step, heads=heads, stride=stride // 4, eps=eps)
     return Dispatch("gated_norm", (rows, 1, 1), args, {"LOCAL": profile.local, "SIZE": size},
                     flops=40 * rows * heads * size)
 

@@ -44,7 +44,8 @@ def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, r
         stem, groups, spec = variant(profile, w.type, rows, n)
         args = dict(x=x, y=y, step_params=step, stride=w.rows, **piece_args(w, first, n, buffer))
         out.append(Dispatch(typed(stem, w.type), groups, args, spec | {"ACCUMULATE": int(accumulate)},
-                            flops=2 * rows * n * w.k, split=int(groups[1] > groups[0])))
+                            flops=2 * rows * n * w.k, split=int(groups[1] > groups[0]),
+                            columns=(first, first + n)))
     return out
 
 

@@ -35,7 +35,8 @@ def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *,
     for first, n, buffer in w.pieces:
         width, height = fold(-(-n // rows))
         args = dict(x=x, y=y, fold=width, **piece_args(w, first, n, buffer))
-        out.append(Dispatch(typed(stem, w.type), (width, height, 1), args, spec, flops=2 * n * w.k))
+        out.append(Dispatch(typed(stem, w.type), (width, height, 1), args, spec, flops=2 * n * w.k,
+                            columns=(first, first + n)))
     return out
 
 

@@ -10,18 +10,19 @@ from .profile import Profile
 
 
 def swiglu(profile: Profile, gate: Buffer, up: Buffer, y: Buffer, step: Buffer, *, rows: int,
-           n: int) -> Dispatch:
-    """gate, up [rows, n] -> y [rows, n], float32; the first step.tokens rows.
+           n: int, stride: int | None = None) -> Dispatch:
+    """gate, up [rows, n], rows `stride` floats apart (default n) -> y [rows, n]; float32, step.tokens rows.
 
-    Raises ValueError for a short or unaligned buffer.
+    Raises ValueError for n or a stride that is no multiple of 4, or a short or unaligned buffer.
     """
-    expect_multiple("swiglu", gate_offset=(gate.offset, 16), up_offset=(up.offset, 16),
-                    y_offset=(y.offset, 16))
-    need = 4 * rows * n
-    expect_bytes("swiglu", gate=(gate, need), up=(up, need), y=(y, need))
-    quads = 32 if profile.name == "cpu" else 4  # enough work for a workgroup to be worth its start
-    groups = -(-rows * n // (4 * quads * profile.local))
-    return Dispatch("swiglu", (groups, 1, 1), dict(gate=gate, up=up, y=y, step_params=step, n=n),
+    stride = n if stride is None else stride
+    expect_multiple("swiglu", n=(n, 4), stride=(stride, 4), gate_offset=(gate.offset, 16),
+                    up_offset=(up.offset, 16), y_offset=(y.offset, 16))
+    need = 4 * ((rows - 1) * stride + n)
+    expect_bytes("swiglu", gate=(gate, need), up=(up, need), y=(y, 4 * rows * n))
+    quads = 32 if profile.name == "cpu" else 1  # enough work for a workgroup to be worth its start
+    args = dict(gate=gate, up=up, y=y, step_params=step, n=n // 4, stride=stride // 4)
+    return Dispatch("swiglu", (-(-n // (4 * quads * profile.local)), rows, 1), args,
                     {"LOCAL": profile.local, "QUADS": quads}, flops=40 * rows * n)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Sequence
+
 from ..gguf.types import BY_NAME
 from ..recording import MAX_GROUPS, Buffer, Matrix
 from ..shaders import WEIGHT_TYPES
 from .checks import expect_multiple
+
+Pieces = tuple[tuple[int, int, Buffer], ...]  # of a Matrix: (first row, rows, buffer)
 
 
 def expect_matrix(kernel: str, w: Matrix) -> None:
@@ -32,6 +37,37 @@ def expect_aligned(kernel: str, **buffers: Buffer) -> None:
 def piece_args(w: Matrix, first: int, rows: int, buffer: Buffer) -> dict[str, Buffer | int]:
     """The push constants that every weight shader has."""
     return dict(w=buffer, k=w.k, n=rows, row_bytes=w.row_bytes, first=first)
+
+
+def row_stride(widths: Sequence[int]) -> int:
+    """Floats from one row to the next where products of these widths lie side by side: a multiple of 8."""
+    return -(-sum(widths) // 8) * 8
+
+
+def side_by_side(weights: Sequence[Matrix]) -> list[Matrix]:
+    """Weights whose products with one x lie side by side in rows of row_stride floats.
+
+    Neighbours in memory of one type become one matrix, hence one dispatch.
+    """
+    out, column, stride = [], 0, row_stride([w.rows for w in weights])
+    for w in weights:
+        pieces = tuple((column + first, rows, buffer) for first, rows, buffer in w.pieces)
+        column += w.rows
+        if out and (joined := join(out[-1], w.type, w.row_bytes, pieces)):
+            out[-1] = replace(out[-1], name=f"{out[-1].name} + {w.name}", pieces=joined)
+        else:
+            out.append(replace(w, rows=stride, pieces=pieces))
+    return out
+
+
+def join(left: Matrix, kind: str, row_bytes: int, pieces: Pieces) -> Pieces | None:
+    """The pieces of both, the last of `left` and the first of `pieces` made one; None if they are no neighbours."""
+    (first, rows, a), (_, more, b) = left.pieces[-1], pieces[0]
+    end = a.offset + rows * row_bytes
+    if (left.type, left.row_bytes) != (kind, row_bytes) or a.root is not b.root or b.offset != end:
+        return None
+    both = a.root.range(a.offset, (rows + more) * row_bytes, a.name)
+    return (*left.pieces[:-1], (first, rows + more, both), *pieces[1:])
 
 
 def fold(groups: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping
+from typing import Mapping, Sequence
 
 from ..kernels import (
     attention,
@@ -20,9 +20,12 @@ from ..kernels import (
     take_row,
 )
 from ..kernels.profile import Profile
+from ..kernels.weights import row_stride, side_by_side
 from ..recording import ALIGNMENT, Buffer, Matrix, Recording
 
 F32 = 4  # bytes
+ATTENTION_INPUTS = ("attn_q.weight", "attn_k.weight", "attn_v.weight")  # each group multiplies one x,
+FEED_FORWARD_INPUTS = ("ffn_gate.weight", "ffn_up.weight")              # side by side
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Capture:
     importance: bool = False
     rows: bool = False
     hidden: bool = False
+
+
+def prefixed(layer: int, names: Sequence[str]) -> tuple[str, ...]:
+    """Tensor names of a layer."""
+    return tuple(f"blk.{layer}.{name}" for name in names)
 
 
 def lay_out(name: str, phases: list[dict[str, int]]) -> tuple[Buffer, dict[str, Buffer]]:
@@ -120,7 +128,17 @@ class Builder:
 
     def product(self, x: str, weight: str, y: str, accumulate: bool = False) -> None:
         """y (+)= x · weightᵀ for every row."""
-        w = self.weights[weight]
+        self._product(x, self.weights[weight], y, accumulate)
+
+    def products(self, x: str, weights: Sequence[str], y: str) -> tuple[list[Buffer], int]:
+        """x · weightᵀ of several weights, side by side in y. Returns where in y each begins, and the row stride."""
+        matrices = [self.weights[name] for name in weights]
+        for w in side_by_side(matrices):
+            self._product(x, w, y)
+        starts = [F32 * sum(w.rows for w in matrices[:i]) for i in range(len(matrices))]
+        return [self[y].range(at, self[y].nbytes - at) for at in starts], row_stride([w.rows for w in matrices])
+
+    def _product(self, x: str, w: Matrix, y: str, accumulate: bool = False) -> None:
         self.out += matmul.matmul(
             self.profile,
             self[x],
@@ -157,26 +175,19 @@ class Builder:
         """x += ffn_down(silu(ffn_gate h) · ffn_up h), h = rms(x) · norm."""
         p = f"blk.{i}."
         self.norm("x", p + norm, "h")
-        self.product("h", p + "ffn_gate.weight", "ffn_gate")
-        self.product("h", p + "ffn_up.weight", "ffn_up")
+        (gate, up), stride = self.products("h", prefixed(i, FEED_FORWARD_INPUTS), "ffn_in")
+        n = self.weights[p + "ffn_up.weight"].rows
         self.out.append(
             swiglu.swiglu(
-                self.profile,
-                self["ffn_gate"],
-                self["ffn_up"],
-                self["ffn_gate"],
-                self.step,
-                rows=self.rows,
-                n=self.weights[p + "ffn_up.weight"].rows,
+                self.profile, gate, up, self["ffn"], self.step, rows=self.rows, n=n, stride=stride
             )
         )
-        self.product("ffn_gate", p + "ffn_down.weight", "x", accumulate=True)
+        self.product("ffn", p + "ffn_down.weight", "x", accumulate=True)
 
     def attention_mixer(self, i: int, shape: AttentionShape, index: int) -> None:
         """x += attn_output(attention(h)); `index` counts the attention layers."""
         p = f"blk.{i}."
-        for name in ("q", "k", "v"):
-            self.product("h", f"{p}attn_{name}.weight", f"{name}_in")
+        (q_in, k_in, v_in), stride = self.products("h", prefixed(i, ATTENTION_INPUTS), "qkv_in")
         k_cache, v_cache = self[f"k_cache.{i}"], self[f"v_cache.{i}"]
         sizes = dict(
             rows=self.rows, heads=shape.heads, kv_heads=shape.kv_heads, dim=shape.dim, context=self.context
@@ -184,9 +195,9 @@ class Builder:
         self.out.append(
             norm_rope_store.norm_rope_store(
                 self.profile,
-                self["q_in"],
-                self["k_in"],
-                self["v_in"],
+                q_in,
+                k_in,
+                v_in,
                 self["q"],
                 k_cache,
                 v_cache,
@@ -200,6 +211,7 @@ class Builder:
                 k_weight=self.weights.get(p + "attn_k_norm.weight"),
                 gated=shape.gated,
                 pairing=shape.pairing,
+                stride=stride,
             )
         )
         self.out.append(
@@ -211,7 +223,8 @@ class Builder:
                 self["attended"],
                 self.step,
                 **sizes,
-                gate=self["q_in"] if shape.gated else None,
+                gate=q_in if shape.gated else None,
+                gate_stride=stride,
             )
         )
         self.score(k_cache, sizes, index)
@@ -251,6 +264,19 @@ class Builder:
                 )
             )
         return self.out
+
+
+def attention_scratch(shape: AttentionShape, rows: int) -> dict[str, int]:
+    """Bytes of the activations of an attention mixer."""
+    heads = shape.heads * shape.dim
+    widths = (heads * (2 if shape.gated else 1), shape.kv_heads * shape.dim, shape.kv_heads * shape.dim)
+    row = F32 * rows
+    return {"qkv_in": row * row_stride(widths), "q": row * heads, "attended": row * heads}
+
+
+def feed_forward_scratch(width: int, rows: int) -> dict[str, int]:
+    """Bytes of the activations of a feed-forward block; `width` is the hidden one."""
+    return {"ffn_in": F32 * rows * row_stride((width, width)), "ffn": F32 * rows * width}
 
 
 def score_bytes(

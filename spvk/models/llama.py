@@ -12,7 +12,16 @@ import numpy as np
 from ..gguf import GGUFFile
 from ..gguf.mismatch import mismatch
 from ..kernels.norm_rope_store import rope_phases
-from .builder import F32, AttentionShape, Builder
+from .builder import (
+    ATTENTION_INPUTS,
+    F32,
+    FEED_FORWARD_INPUTS,
+    AttentionShape,
+    Builder,
+    attention_scratch,
+    feed_forward_scratch,
+    prefixed,
+)
 from .keys import MAX_WIDTH, Keys
 
 ARCHITECTURE = "llama"
@@ -102,6 +111,11 @@ def tensor_shapes(c: Config) -> tuple[dict[str, tuple[int, ...]], dict[str, tupl
     return matrices, vectors
 
 
+def side_by_side(c: Config) -> list[tuple[str, ...]]:
+    """Names of the matrices that multiply the same x, group by group."""
+    return [prefixed(i, names) for i in range(c.layers) for names in (ATTENTION_INPUTS, FEED_FORWARD_INPUTS)]
+
+
 def cache_bytes(c: Config, context: int) -> dict[str, int]:
     """Bytes of what is carried from batch to batch; all of it float32."""
     kv = F32 * c.attention.kv_heads * context * c.attention.dim
@@ -110,17 +124,7 @@ def cache_bytes(c: Config, context: int) -> dict[str, int]:
 
 def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
     """Bytes of a batch's activations, for the parts of a layer that never live together."""
-    a, row = c.attention, F32 * rows
-    return [
-        {
-            "q_in": row * a.heads * a.dim,
-            "k_in": row * a.kv_heads * a.dim,
-            "v_in": row * a.kv_heads * a.dim,
-            "q": row * a.heads * a.dim,
-            "attended": row * a.heads * a.dim,
-        },
-        {"ffn_gate": row * c.feed_forward, "ffn_up": row * c.feed_forward},
-    ]
+    return [attention_scratch(c.attention, rows), feed_forward_scratch(c.feed_forward, rows)]
 
 
 def build_layers(b: Builder, c: Config) -> None:

@@ -12,10 +12,21 @@ import numpy as np
 from ..gguf import GGUFFile
 from ..kernels import conv_silu, gated_delta, gated_norm
 from ..kernels.norm_rope_store import rope_phases
-from .builder import F32, AttentionShape, Builder
+from ..kernels.weights import row_stride
+from .builder import (
+    ATTENTION_INPUTS,
+    F32,
+    FEED_FORWARD_INPUTS,
+    AttentionShape,
+    Builder,
+    attention_scratch,
+    feed_forward_scratch,
+    prefixed,
+)
 from .keys import MAX_WIDTH, Keys
 
 ARCHITECTURE = "qwen35"
+MIXER_INPUTS = ("attn_qkv.weight", "attn_gate.weight", "ssm_alpha.weight", "ssm_beta.weight")  # side by side
 OTHER_TENSORS: set[str] = set()  # read, or safe to leave, besides tensor_shapes
 
 
@@ -168,6 +179,15 @@ def tensor_shapes(c: Config) -> tuple[dict[str, tuple[int, ...]], dict[str, tupl
     return matrices, vectors
 
 
+def side_by_side(c: Config) -> list[tuple[str, ...]]:
+    """Names of the matrices that multiply the same x, group by group."""
+    names = []
+    for i, recurrent in enumerate(c.recurrent):
+        names.append(prefixed(i, MIXER_INPUTS if recurrent else ATTENTION_INPUTS))
+        names.append(prefixed(i, FEED_FORWARD_INPUTS))
+    return names
+
+
 def cache_bytes(c: Config, context: int) -> dict[str, int]:
     """Bytes of what is carried from batch to batch; all of it float32."""
     sizes = {}
@@ -185,26 +205,14 @@ def cache_bytes(c: Config, context: int) -> dict[str, int]:
 
 def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
     """Bytes of a batch's activations, for the three parts of a layer that never live together."""
-    a, row = c.attention, F32 * rows
-    return [
-        {
-            "q_in": row * 2 * a.heads * a.dim,
-            "k_in": row * a.kv_heads * a.dim,
-            "v_in": row * a.kv_heads * a.dim,
-            "q": row * a.heads * a.dim,
-            "attended": row * a.heads * a.dim,
-        },
-        {
-            "qkv": row * c.channels,
-            "convolved": row * c.channels,
-            "z": row * c.inner,
-            "alpha": row * c.value_heads,
-            "beta": row * c.value_heads,
-            "mixed": row * c.inner,
-            "gated": row * c.inner,
-        },
-        {"ffn_gate": row * c.feed_forward, "ffn_up": row * c.feed_forward},
-    ]
+    row = F32 * rows
+    mixer = {
+        "mixer_in": row * row_stride((c.channels, c.inner, c.value_heads, c.value_heads)),
+        "convolved": row * c.channels,
+        "mixed": row * c.inner,
+        "gated": row * c.inner,
+    }
+    return [attention_scratch(c.attention, rows), mixer, feed_forward_scratch(c.feed_forward, rows)]
 
 
 def build_layers(b: Builder, c: Config) -> None:
@@ -224,28 +232,26 @@ def build_layers(b: Builder, c: Config) -> None:
 def delta_mixer(b: Builder, c: Config, i: int) -> None:
     """x += ssm_out(gated_norm(gated_delta(conv(attn_qkv h))))."""
     p, w = f"blk.{i}.", b.weights
-    b.product("h", p + "attn_qkv.weight", "qkv")
-    b.product("h", p + "attn_gate.weight", "z")
-    b.product("h", p + "ssm_alpha.weight", "alpha")
-    b.product("h", p + "ssm_beta.weight", "beta")
+    (qkv, z, alpha, beta), stride = b.products("h", prefixed(i, MIXER_INPUTS), "mixer_in")
     b.out.append(
         conv_silu.conv_silu(
             b.profile,
-            b["qkv"],
+            qkv,
             w[p + "ssm_conv1d.weight"],
             b[f"conv_state.{i}"],
             b["convolved"],
             b.step,
             rows=b.rows,
             channels=c.channels,
+            stride=stride,
         )
     )
     b.out.append(
         gated_delta.gated_delta(
             b.profile,
             b["convolved"],
-            b["alpha"],
-            b["beta"],
+            alpha,
+            beta,
             w[p + "ssm_dt.bias"],
             w[p + "ssm_a"],
             b[f"delta_state.{i}"],
@@ -256,6 +262,7 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
             value_heads=c.value_heads,
             size=c.state,
             eps=c.eps,
+            gate_stride=stride,
         )
     )
     b.out.append(
@@ -263,13 +270,14 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
             b.profile,
             b["mixed"],
             w[p + "ssm_norm.weight"],
-            b["z"],
+            z,
             b["gated"],
             b.step,
             rows=b.rows,
             heads=c.value_heads,
             size=c.state,
             eps=c.eps,
+            stride=stride,
         )
     )
     b.product("gated", p + "ssm_out.weight", "x", accumulate=True)

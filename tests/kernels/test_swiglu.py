@@ -10,7 +10,7 @@ CPU = Profile("cpu", 8, 8)
 
 
 @pytest.mark.parametrize("profile", [CPU, Profile("cpu", 8, 32), SCALAR], ids=str)
-@pytest.mark.parametrize("tokens,n", [(1, 1), (1, 2), (1, 3), (3, 5), (7, 333), (33, 512), (2, 1025)])
+@pytest.mark.parametrize("tokens,n", [(1, 4), (1, 12), (3, 20), (7, 332), (33, 512), (2, 1028)])
 def test_matches_twin(bench, tokens, n, profile):
     rng = np.random.default_rng(42)
     rows = tokens + 2
@@ -20,6 +20,16 @@ def test_matches_twin(bench, tokens, n, profile):
     out = bench.get(y, rows, n)
     assert_close(out[:tokens], reference(gate[:tokens], up[:tokens]), 1e-12)
     assert np.isnan(out[tokens:]).all()  # to the very next value
+
+
+def test_gate_and_up_side_by_side(bench):
+    x = np.random.default_rng(43).normal(size=(5, 28)).astype(np.float32)  # 12 gates, 12 ups, 4 unused
+    both, y = bench.put(x), bench.empty(5, 12)
+    up = both.range(48, both.nbytes - 48)
+    bench.run(swiglu(bench.profile, both, up, y, bench.step(4), rows=5, n=12, stride=28))
+    out = bench.get(y, 5, 12)
+    assert_close(out[:4], reference(x[:4, :12], x[:4, 12:24]), 1e-12)
+    assert np.isnan(out[4]).all()
 
 
 def test_extremes(bench):
@@ -33,7 +43,9 @@ def test_extremes(bench):
 
 def test_bad_arguments_are_named():
     b = Buffer("b", 64)
-    with pytest.raises(ValueError, match="swiglu: gate has 64 bytes, expected at least 68"):
-        swiglu(CPU, b, b, b, b, rows=1, n=17)
+    with pytest.raises(ValueError, match="swiglu: gate has 64 bytes, expected at least 80"):
+        swiglu(CPU, b, b, b, b, rows=1, n=20)
+    with pytest.raises(ValueError, match="swiglu: n is 6, expected a multiple of 4"):
+        swiglu(CPU, b, b, b, b, rows=1, n=6)
     with pytest.raises(ValueError, match="swiglu: up_offset is 4, expected a multiple of 16"):
-        swiglu(CPU, b, b.range(4, 4), b, b, rows=1, n=1)
+        swiglu(CPU, b, b.range(4, 4), b, b, rows=1, n=4)
