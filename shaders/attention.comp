@@ -12,6 +12,7 @@ layout(local_size_x = 8, local_size_x_id = 0) in;
 #include "include/qk_tile.glsl"
 layout(constant_id = 5) const uint TILES = 4;
 layout(constant_id = 6) const uint GATED = 0;
+layout(constant_id = 7) const uint SPLIT = 0;  // a workgroup has `span` keys; attention_merge joins them
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer OutU64x2 { u64vec2 v[]; };
 
@@ -21,12 +22,14 @@ layout(push_constant, scalar) uniform Push {
     InU64x2 v;        // [kv_heads, context, dim]
     InU64x2 gate;     // [tokens, heads, 2 * dim], the gate in each head's second half (GATED); rows
                       // gate_stride groups of four apart
-    OutU64x2 y;       // [tokens, heads, dim]
+    OutU64x2 y;       // [tokens, heads, dim], or [splits, tokens, heads, dim], not yet divided by the sums (SPLIT)
+    OutF32 stats;     // [splits, tokens, heads, 2]: maximum, sum (SPLIT)
     InStep step_params;
     uint heads;
     uint kv_heads;
     uint context;
     uint gate_stride;
+    uint span;
     float scale;
 };
 
@@ -126,6 +129,21 @@ void accumulate(uint base, uint block, uint tiles, uint keys, uint set, uint qua
     EACH_ROW(r) [[unroll]] for (uint j = 0; j < 4; j++) o[(set * ROWS + r) * 4 + j] = current[r * 4 + j];
 }
 
+void store_part(uint r, float total) {
+    if (r >= valid) return;
+    uint at = gl_WorkGroupID.z * step_params.tokens * heads + place(r);
+    for (uint set = 0; set < SETS; set++) {
+        uint quad = set * gl_WorkGroupSize.x + gl_LocalInvocationID.x, from = (set * ROWS + r) * 4;
+        if (quad < QUADS)
+            y.v[at * QUADS + quad] = u64vec2(pack64(floatBitsToUint(vec2(o[from], o[from + 1]))),
+                                             pack64(floatBitsToUint(vec2(o[from + 2], o[from + 3]))));
+    }
+    if (gl_LocalInvocationID.x == 0) {
+        stats.v[2 * at] = top[r];
+        stats.v[2 * at + 1] = total;
+    }
+}
+
 void store_row(uint r, float total) {
     uint at = place(r);
     for (uint set = 0; set < SETS; set++) {
@@ -149,17 +167,19 @@ void main() {
     first = gl_WorkGroupID.x * ROWS;
     if (first >= total) return;
     valid = min(ROWS, total - first);
+    uint start = SPLIT != 0 ? gl_WorkGroupID.z * span : 0, limit = SPLIT != 0 ? start + span : context;
     EACH_ROW(r) {
-        seen[r] = min(step_params.past + (first + min(r, valid - 1)) / group + 1, context);
+        seen[r] = min(step_params.past + (first + min(r, valid - 1)) / group + 1, min(context, limit));
         top[r] = -INFINITY;
         part[r] = 0.0;
         for (uint set = 0; set < SETS; set++)
             [[unroll]] for (uint j = 0; j < 4; j++) o[(set * ROWS + r) * 4 + j] = 0.0;
     }
     uint base = gl_WorkGroupID.y * context, keys = seen[ROWS - 1];
+    if (start >= keys) return;
     [[unroll]] for (uint i = 0; i < BANDS; i++) q_at[i] = place(lane_row(i)) * QUADS;
     stage_queries(q);
-    [[dont_unroll]] for (uint block = 0; block < keys; block += TILES * TILE) {
+    [[dont_unroll]] for (uint block = start; block < keys; block += TILES * TILE) {
         uint tiles = min(TILES, (keys - block + TILE - 1) / TILE);
         EACH_ROW(r) if (lane == 0) tops[r] = top[r];
         [[dont_unroll]] for (uint tile = 0; tile < tiles; tile++) {
@@ -179,6 +199,7 @@ void main() {
     }
     EACH_ROW(r) {
         float sum = workgroup_sum(part[r]);
-        store_row(r, sum);
+        if (SPLIT != 0) store_part(r, sum);
+        else store_row(r, sum);
     }
 }

@@ -7,7 +7,7 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .errors import SpvkError
-from .kernels import argmax, matvec, quantize_rows, top_k
+from .kernels import argmax, attention, matvec, quantize_rows, top_k
 from .kernels import step as step_params
 from .model import Model
 from .models.builder import F32, Builder, Capture, lay_out, score_bytes
@@ -29,6 +29,7 @@ def session_bytes(model: Model, context: int, batch: int, capture: Capture) -> d
         "logits": F32 * c.vocabulary,
         "argmax_scratch": top_k.scratch_bytes(),
         "packed": packed_bytes(model, batch),
+        "attention_parts": attention_parts_bytes(model, context, batch),
         "phases": 4 * c.attention.rotary,
         **arch.cache_bytes(c, context),
         **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture),
@@ -39,6 +40,19 @@ def packed_bytes(model: Model, batch: int) -> int:
     """Bytes of the longest rows of activations that a product of this model reads, rounded (quantize_rows)."""
     longest = max(w.k for w in model.weights.values() if isinstance(w, Matrix))
     return quantize_rows.packed_bytes(model.profile, batch, longest)
+
+
+def attention_parts_bytes(model: Model, context: int, batch: int) -> int:
+    """Bytes of attention's partial results, the most that a recording of this session needs."""
+    a, sizes = model.config.attention, recording_sizes(batch)
+    return max(
+        attention.split_bytes(model.profile, rows, a.heads, a.kv_heads, a.dim, context) for rows in sizes
+    )
+
+
+def recording_sizes(batch: int) -> set[int]:
+    """Rows of the recordings that a session with this batch makes."""
+    return {b for b in BUCKETS if b < batch} | {batch}
 
 
 def host_bytes(batch: int) -> dict[str, int]:
@@ -76,7 +90,7 @@ def prepare(model: Model, context: int, batch: int, capture: Capture = Capture()
     """Compile the pipelines of every recording that such a session may need, several at a time."""
     batch = min(batch, context)
     buffers = name_buffers(model, context, batch, capture)
-    sizes = {b for b in BUCKETS if b < batch} | {batch}
+    sizes = recording_sizes(batch)
     model.device.compile(
         [d for rows in sizes for d in record(model, buffers, context, rows, capture, last=True)]
     )

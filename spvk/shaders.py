@@ -49,6 +49,7 @@ PLAIN = (
     "take_row",
     "norm_rope_store",
     "attention",
+    "attention_merge",
     "score_stats",
     "score_rows",
     "score_max",

@@ -15,6 +15,7 @@ from .heads import expect_heads, tile_spec
 from .profile import Profile
 
 MAX_ROWS = {"cpu": 32, "scalar": 4}  # query rows (heads of a group x tokens) of a tile, by device class
+FEW_TILES = 128  # workgroups below which a GPU is not filled: the keys are then split
 BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
 # On lavapipe (Mesa 22.3.6) loads from buffers are more than half of the time at 32 rows. 64 rows gain about
 # another 10 %, but the driver then compiles for 12 seconds or more of processor time (32 rows: 5, 16: 2).
@@ -30,16 +31,36 @@ def tile_rows(profile: Profile, rows: int, group: int) -> int:
     return min(most, n if n <= 8 else 16 if n <= 16 else most)
 
 
+def key_splits(profile: Profile, rows: int, heads: int, kv_heads: int, context: int) -> tuple[int, int]:
+    """(ranges, keys a range): the keys are shared out where there are too few rows to fill a GPU, as in decode.
+
+    That is Flash-Decoding (Dao et al., 2023). Two processor cores need no such help.
+    """
+    tiles = -(-rows * heads // kv_heads // tile_rows(profile, rows, heads // kv_heads)) * kv_heads
+    block = max(BLOCK_KEYS, 4 * profile.subgroup)
+    if profile.name == "cpu" or tiles >= FEW_TILES:
+        return 1, context
+    span = block * max(1, -(-context * tiles // (FEW_TILES * block)))
+    return -(-context // span), span
+
+
+def split_bytes(profile: Profile, rows: int, heads: int, kv_heads: int, dim: int, context: int) -> int:
+    """Bytes of the partial results of split keys: outputs and (maximum, sum) of every range; 0 without a split."""
+    splits, _ = key_splits(profile, rows, heads, kv_heads, context)
+    return 4 * splits * rows * heads * (dim + 2) if splits > 1 else 0
+
+
 def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *,
               rows: int, heads: int, kv_heads: int, dim: int, context: int,
-              gate: Buffer | None = None, gate_stride: int | None = None) -> Dispatch:
+              gate: Buffer | None = None, gate_stride: int | None = None,
+              parts: Buffer | None = None) -> list[Dispatch]:
     """q [rows, heads, dim], caches [kv_heads, context, dim] -> y [rows, heads * dim]; all float32.
 
     Row i (KV slot past + i, which the caches hold already) sees slots 0 .. past + i; scores are scaled by
     1 / sqrt(dim); query head h uses KV head h // (heads / kv_heads). With `gate` [rows, heads, 2 * dim] the
     output is multiplied by the sigmoid of each head's second half; its rows lie `gate_stride` floats apart
-    (default: dense). Rows from step.tokens on are untouched.
-    Raises ValueError when a size does not fit.
+    (default: dense). Rows from step.tokens on are untouched. `parts` (split_bytes) is room for the results
+    of key ranges; without it the keys are never split. Raises ValueError when a size does not fit.
     """
     expect_heads("attention", heads, kv_heads, dim, context, rows)
     cache, flat = 4 * kv_heads * context * dim, 4 * rows * heads * dim
@@ -48,14 +69,24 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     if gate is not None:
         expect_multiple("attention", gate_stride=(gate_stride, 4), gate_offset=(gate.offset, 16))
         expect_bytes("attention", gate=(gate, 4 * ((rows - 1) * gate_stride + 2 * heads * dim)))
-    group = heads // kv_heads
-    tile = tile_rows(profile, rows, group)
-    args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step,
-                heads=heads, kv_heads=kv_heads, context=context, gate_stride=gate_stride // 4, scale=dim**-0.5)
-    spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup)),
-                                            "GATED": int(gate is not None)}
-    return Dispatch("attention", (-(-rows * group // tile), kv_heads, 1), args, spec,
-                    flops=4 * dim * heads * rows * context)
+    splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
+    tile, gated = tile_rows(profile, rows, heads // kv_heads), int(gate is not None)
+    spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup))}
+    common = dict(gate=q if gate is None else gate, step_params=step, heads=heads, context=context,
+                  gate_stride=gate_stride // 4, span=span)
+    args = dict(q=q, k=k_cache, v=v_cache, kv_heads=kv_heads, scale=dim**-0.5, **common)
+    groups, flops = (-(-rows * heads // kv_heads // tile), kv_heads, splits), 4 * dim * heads * rows * context
+    if splits == 1:
+        return [Dispatch("attention", groups, dict(y=y, stats=y, **args), spec | {"GATED": gated}, flops=flops)]
+    expect_bytes("attention", parts=(parts, split_bytes(profile, rows, heads, kv_heads, dim, context)))
+    outputs = parts.range(0, splits * flat, "attention parts")
+    stats = parts.range(splits * flat, 8 * splits * rows * heads, "attention stats")
+    merge = dict(parts=outputs, stats=stats, y=y, **common)
+    return [
+        Dispatch("attention", groups, dict(y=outputs, stats=stats, **args), spec | {"SPLIT": 1}, flops=flops),
+        Dispatch("attention_merge", (rows, heads, 1), merge,
+                 {"LOCAL": profile.subgroup, "QUADS": dim // 4, "GATED": gated}, flops=4 * splits * rows * heads * dim),
+    ]
 
 
 def reference(q: np.ndarray, k_cache: np.ndarray, v_cache: np.ndarray, past: int,

@@ -214,18 +214,17 @@ class Builder:
                 stride=stride,
             )
         )
-        self.out.append(
-            attention.attention(
-                self.profile,
-                self["q"],
-                k_cache,
-                v_cache,
-                self["attended"],
-                self.step,
-                **sizes,
-                gate=q_in if shape.gated else None,
-                gate_stride=stride,
-            )
+        self.out += attention.attention(
+            self.profile,
+            self["q"],
+            k_cache,
+            v_cache,
+            self["attended"],
+            self.step,
+            **sizes,
+            gate=q_in if shape.gated else None,
+            gate_stride=stride,
+            parts=self["attention_parts"] if self["attention_parts"].nbytes else None,
         )
         self.score(k_cache, sizes, index)
         self.product("attended", p + "attn_output.weight", "x", accumulate=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from conftest import assert_close
-from spvk.kernels.attention import attention, reference, tile_rows
+from spvk.kernels.attention import attention, key_splits, reference, split_bytes, tile_rows
 from spvk.kernels.profile import CPU, Profile
 from spvk.recording import Buffer
 
@@ -16,13 +16,16 @@ def data(rows, heads, kv_heads, dim, context, gated=False, seed=0):
     return *arrays, (4 * rng.normal(size=(rows, heads, 2 * dim))).astype(np.float32) if gated else None
 
 
-def run(bench, q, k, v, past, gate=None, profile=None, tokens=None):
+def run(bench, q, k, v, past, gate=None, profile=None, tokens=None, split=False):
     rows, heads, dim = q.shape
-    y = bench.empty(rows, heads * dim)
-    bench.run(attention(profile or bench.profile, bench.put(q), bench.put(k), bench.put(v), y,
+    y, profile = bench.empty(rows, heads * dim), profile or bench.profile
+    need = split_bytes(profile, rows, heads, len(k), dim, k.shape[1])
+    assert bool(need) >= split
+    bench.run(attention(profile, bench.put(q), bench.put(k), bench.put(v), y,
                         bench.step(rows if tokens is None else tokens, past=past), rows=rows, heads=heads,
                         kv_heads=len(k), dim=dim, context=k.shape[1],
-                        gate=None if gate is None else bench.put(gate)))
+                        gate=None if gate is None else bench.put(gate),
+                        parts=bench.empty(need // 4) if split else None))
     return bench.get(y, rows, heads * dim)
 
 
@@ -43,6 +46,35 @@ def test_matches_twin(bench, rows, past, heads, kv_heads, dim, context, gated):
 def test_other_workgroups_match_twin(bench):
     q, k, v, gate = data(6, 4, 2, 72, 300, True)
     assert_close(run(bench, q, k, v, 280, gate, SCALAR), reference(q, k, v, 280, gate), 1e-12)
+
+
+@pytest.mark.parametrize("rows,past,context,heads,kv_heads,dim,gated", [
+    (1, 0, 1000, 4, 2, 64, False),    # one key: all ranges but the first are empty
+    (1, 700, 1000, 8, 2, 256, True),  # the draft model's heads
+    (3, 254, 700, 6, 2, 72, True),    # rows that end in different ranges
+    (7, 90, 100, 2, 1, 8, False)])    # the cache holds less than the rows need
+def test_split_keys_match_twin(bench, rows, past, context, heads, kv_heads, dim, gated):
+    q, k, v, gate = data(rows, heads, kv_heads, dim, context, gated)
+    k[:, past + rows:], v[:, past + rows:] = np.nan, np.nan
+    got = run(bench, q, k, v, past, gate, SCALAR, split=context > 128)
+    assert_close(got, reference(q, k, v, past, gate), 1e-12)
+
+
+def test_split_keys_keep_nan_and_other_rows_apart(bench):
+    q, k, v, _ = data(5, 2, 1, 64, 600)
+    k[0, 502, 7] = np.nan
+    out = run(bench, q, k, v, 500, profile=SCALAR, split=True)
+    assert np.isfinite(out[:2]).all() and np.isnan(out[2:]).all()
+    out = run(bench, q, k, v, 400, profile=SCALAR, tokens=3, split=True)
+    assert np.isfinite(out[:3]).all() and np.isnan(out[3:]).all()
+
+
+def test_keys_are_split_where_rows_are_few():
+    gpu = Profile("scalar", 64, 256)
+    assert key_splits(gpu, 1, 16, 4, 8192) == (32, 256)      # decode
+    assert key_splits(gpu, 1, 16, 4, 131072) == (32, 4096)
+    assert key_splits(gpu, 512, 16, 4, 8192) == (1, 8192)    # a batch fills the device
+    assert key_splits(CPU, 1, 16, 4, 8192) == (1, 8192)
 
 
 def test_batches_do_not_matter(bench):
