@@ -120,6 +120,8 @@ class Session:
         self.memory.allocate(*(self.buffers[n] for n in sizes))
         self.memory.upload(self.buffers["phases"], model.architecture.phases(model.file, model.config))
         self.commands: dict[tuple[int, bool], Commands] = {}
+        # Views of what the host shares with the device: a token costs no new array.
+        self.inputs = {name: self.memory.view(self.buffers[name], np.uint32) for name in host}
         self.reset()
 
     def reset(self) -> None:
@@ -147,16 +149,18 @@ class Session:
         self.prompt = self.past + len(tokens)
         for at in range(0, len(tokens), self.batch):
             piece = slice(at, at + self.batch)
-            self._run(tokens[piece], positions[piece], last=at + self.batch >= len(tokens))
+            count = min(self.batch, len(tokens) - at)
+            self._run(tokens[piece], positions[piece], count, last=at + self.batch >= len(tokens))
             progress(min(at + self.batch, len(tokens)))
         return self._next_token()
 
     def decode(self, token: int, position: int) -> int:
         """Read one token at `position` and return the greedy next one."""
-        tokens, positions = check_tokens([token], [position], self.model.vocabulary)
+        if not (0 <= token < self.model.vocabulary and 0 <= position < 2**31):
+            check_tokens([token], [position], self.model.vocabulary)  # raises
         self._require_room(1)
         self.row += 1
-        self._run(tokens, positions, last=True)
+        self._run(token, position, 1, last=True)
         return self._next_token()
 
     def _require_room(self, more: int) -> None:
@@ -165,13 +169,11 @@ class Session:
                 f"prompt: {self.past + more} tokens, expected at most {self.context}, the session's context"
             )
 
-    def _run(self, tokens: np.ndarray, positions: np.ndarray, last: bool) -> None:
-        n = len(tokens)
+    def _run(self, tokens: np.ndarray | int, positions: np.ndarray | int, n: int, last: bool) -> None:
         rows = next((b for b in BUCKETS if n <= b < self.batch), self.batch)
-        memory, buffers = self.memory, self.buffers
-        memory.view(buffers["tokens"], np.uint32)[:n] = tokens
-        memory.view(buffers["positions"], np.uint32)[:n] = positions
-        memory.view(buffers["step"], step_params.DTYPE)[0] = (n, self.past, self.prompt, self.row)
+        self.inputs["tokens"][:n] = tokens
+        self.inputs["positions"][:n] = positions
+        step_params.write(self.inputs["step"], n, self.past, self.prompt, self.row)
         self._commands(rows, last).run()
         self.past += n
 
@@ -188,7 +190,7 @@ class Session:
     # -- results ---------------------------------------------------------------------------------------
 
     def _next_token(self) -> int:
-        token = int(self.memory.view(self.buffers["next_token"], np.uint32)[0])
+        token = int(self.inputs["next_token"][0])
         if token == NAN_TOKEN:
             raise SpvkError(f"{self.model.path}: the logits hold NaN")
         return token
