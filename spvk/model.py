@@ -33,9 +33,8 @@ class Model:
         self.memory = Memory(device)
         try:
             self.weights = {t.name: upload_vector(self.memory, t) for t in vectors}
-            for group in self._groups(matrices):
-                weights = upload_matrices(self.memory, group, self.notices.append)
-                self.weights |= {w.name: w for w in weights}
+            weights = upload_matrices(self.memory, self._groups(matrices), self.notices.append)
+            self.weights |= {w.name: w for w in weights}
         except BaseException:
             self.memory.free()
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Callable, Iterable, Sequence
 
 import numpy as np
@@ -26,14 +28,25 @@ def upload_vector(memory, tensor: Tensor) -> Buffer:
 
 
 def upload_matrices(
-    memory, tensors: Sequence[Tensor], notice: Callable[[str], None] = lambda line: None
+    memory, groups: Sequence[Sequence[Tensor]], notice: Callable[[str], None] = lambda line: None
 ) -> list[Matrix]:
-    """Weights as the shaders read them, one behind the other where one allocation holds them all, so that
-    neighbours can be multiplied as one; else each is cut by whole rows as the device's limit demands.
+    """Weights as the shaders read them; those of a group one behind the other, to be multiplied as one.
 
     A type without a shader is repacked, and `notice` gets the line that says so. Raises GGUFError for a
     type that nothing can dequantise, DeviceError when the memory is not there.
     """
+    fills: list[Callable[[], None]] = []
+    matrices = [m for group in groups for m in place(memory, group, notice, fills.append)]
+    # Two copies at a time keep memory busy while one of them waits for pages.
+    with ThreadPoolExecutor(2 if memory.mapped else 1) as pool:
+        for done in [pool.submit(fill) for fill in fills]:
+            done.result()
+    return matrices
+
+
+def place(memory, tensors: Sequence[Tensor], notice, later: Callable[[Callable[[], None]], None]) -> list[Matrix]:
+    """Memory for a group, in one allocation where that holds it, else each cut by whole rows as the device's
+    limit demands; `later` is given what fills it."""
     sources = [source_of(tensor, notice) for tensor in tensors]
     sizes = [t.rows * row_bytes for t, (_, row_bytes, _) in zip(tensors, sources)]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
@@ -44,7 +57,7 @@ def upload_matrices(
     else:
         pieces = [allocate_rows(memory, t.name, t.rows, row_bytes) for t, (_, row_bytes, _) in zip(tensors, sources)]
     for where, (_, row_bytes, stream) in zip(pieces, sources):
-        fill_rows(memory, where, row_bytes, stream)
+        later(partial(fill_rows, memory, where, row_bytes, stream))
     return [
         Matrix(t.name, kind.name, t.shape[0], t.rows, row_bytes, where)
         for t, (kind, row_bytes, _), where in zip(tensors, sources, pieces)

@@ -249,6 +249,10 @@ class Device:
 
     def copy(self, source, source_offset: int, target, target_offset: int, nbytes: int) -> None:
         """Copy between two VkBuffers and wait."""
+        self.finish_copy(self.start_copy(source, source_offset, target, target_offset, nbytes))
+
+    def start_copy(self, source, source_offset: int, target, target_offset: int, nbytes: int):
+        """The same without waiting: finish_copy takes what this returns."""
         commands = self.command_buffer()
         begin = vk.VkCommandBufferBeginInfo(flags=vk.VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT)
         check(lib.vkBeginCommandBuffer(commands, ffi.addressof(begin)), "recording a copy")
@@ -262,8 +266,22 @@ class Device:
             1,
             handles,
         )
-        self.submit(info, 1)
-        lib.vkFreeCommandBuffers(self.handle, self.pool, 1, handles)
+        fence = create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo())
+        check(lib.vkQueueSubmit(self.queue, 1, info, fence), f"submitting a copy to {self.info.name}")
+        return handles, fence
+
+    def finish_copy(self, copy) -> None:
+        """Wait for a copy. Raises DeviceError if the device is lost."""
+        handles, fence = copy
+        try:
+            fences = ffi.new("VkFence[]", [fence])
+            check(lib.vkWaitForFences(self.handle, 1, fences, 1, WAIT_NS), f"waiting for {self.info.name}")
+        except BaseException:
+            lib.vkDeviceWaitIdle(self.handle)  # nothing may be freed while the device still works on it
+            raise
+        finally:
+            lib.vkDestroyFence(self.handle, fence, ffi.NULL)
+            lib.vkFreeCommandBuffers(self.handle, self.pool, 1, handles)
 
     # -- closing ---------------------------------------------------------------------------------------
 

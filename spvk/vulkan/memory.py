@@ -64,6 +64,11 @@ class Memory:
     def max_allocation(self) -> int:
         return self.device.max_allocation
 
+    @property
+    def mapped(self) -> bool:
+        """Does the host see all of it? Then uploads to several buffers may run side by side."""
+        return all(block.mapped is not None for block in self.blocks)
+
     def allocate(self, *buffers: Buffer, host: bool = False) -> None:
         """Give each root buffer its memory. `host=True`: memory that the host reads and writes directly."""
         for b in buffers:
@@ -136,10 +141,25 @@ class Memory:
         if block.mapped is not None:
             self.view(buffer)[: flat.nbytes] = flat
             return
-        for at in range(0, flat.nbytes, STAGING):
-            piece = flat[at : at + STAGING]
-            self._staging().mapped[: piece.nbytes] = piece
-            self.device.copy(self.staging.buffer, 0, block.buffer, start + buffer.offset + at, piece.nbytes)
+        staging, half = self._staging(), STAGING // 2
+        copies: list = [None, None]  # one half is filled while the other is being copied
+        try:
+            for i, at in enumerate(range(0, flat.nbytes, half)):
+                piece, mine, offset = flat[at : at + half], i % 2, i % 2 * half
+                if copies[mine]:
+                    self._finish(copies, mine)
+                staging.mapped[offset : offset + piece.nbytes] = piece
+                copies[mine] = self.device.start_copy(
+                    staging.buffer, offset, block.buffer, start + buffer.offset + at, piece.nbytes
+                )
+        finally:
+            for i in range(2):
+                if copies[i]:
+                    self._finish(copies, i)
+
+    def _finish(self, copies: list, i: int) -> None:
+        copy, copies[i] = copies[i], None
+        self.device.finish_copy(copy)
 
     def download(self, buffer: Buffer, dtype=np.float32) -> np.ndarray:
         """A copy of the buffer's contents as a 1-d array."""
