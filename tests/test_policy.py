@@ -13,7 +13,7 @@ from spvk import engine, job
 from spvk.errors import SpvkError
 from spvk.gguf import open_gguf
 from spvk.model import Model
-from spvk.options import default_of, flag_of
+from spvk.cli.policy import default_of, flag_of
 from spvk.session import Session
 from spvk.specprefill import Rates, Settings, choose, read_structure, reduce_rows
 from spvk.specprefill.cost import Rate

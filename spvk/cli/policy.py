@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from .specprefill import Settings
-from .specprefill.rules import Choice, Whole
+from ..specprefill import Settings
+from ..specprefill.rules import Choice, Whole
 
 HELP = {
     "preset": "Named settings; every other option, and every variable, goes before them.",

@@ -1,0 +1,72 @@
+"""`spvk eval`: accuracy against baselines."""
+
+from __future__ import annotations
+
+import click
+
+from ..errors import SpvkError
+from .shared import BATCH, DEVICE, RAW, TARGET, draft_option, predict_option
+
+
+@click.command("eval")
+@TARGET
+@draft_option("The small model that scores.", required=True)
+@click.option(
+    "--prompts", required=True, metavar="FILE.jsonl", help="Prompts and answers, one JSON object a line."
+)
+@click.option(
+    "--policy",
+    default="v3,paper,auto,dense,random,recent,even,ends",
+    show_default=True,
+    metavar="A,B,...",
+    help="Presets and baselines; options of prefill follow a colon, as in v3:edges=peaks:pool=5.",
+)
+@click.option(
+    "--keep", default="0.3,0.2,0.1", show_default=True, metavar="X,Y,...", help="Fractions to keep."
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N prompts of each cell.")
+@predict_option(1, "Tokens to decode where the answer is text.")
+@RAW
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random baseline.")
+@BATCH
+@DEVICE
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write table and records as JSON, after each prompt."
+)
+@click.option("--md", "md_file", metavar="FILE", help="Write the table as Markdown.")
+@click.option("--resume", is_flag=True, help="Go on where the run that wrote the --json file stopped.")
+def evaluate(
+    target, draft, prompts, policy, keep, limit, predict, raw, seed, batch, device, json_file, md_file, resume
+):
+    """Measure accuracy: prompts x policies x keep fractions, with 95 % intervals.
+
+    \b
+    A line has tokens and answer (token ids; value_pos: where in the prompt the answer stands), or, as text,
+    prompt, or context and input, and answer, answers (any of them is right) or outputs (all are wanted).
+    task, dataset, len and facts sort prompts into cells.
+    The baselines random, recent, even and ends keep as many tokens as v3 does.
+    """
+    from .. import job, show
+    from ..evaluate import policies, run, table
+
+    if json_file == "-" or (resume and json_file is None):
+        raise SpvkError(f"--json: found {json_file or 'none'}, expected the name of a file")
+    plan = run.Plan(policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch)
+    job.require_writable(json_file, (target, draft, prompts))
+    job.require_writable(md_file, (target, draft, prompts, json_file))
+    with show.Screen() as screen:
+        report = run.run_eval(
+            target,
+            draft,
+            prompts,
+            plan,
+            limit=limit,
+            device=device,
+            json_file=json_file,
+            resume=resume,
+            screen=screen,
+        )
+    text = table.markdown(report["table"])
+    if md_file not in (None, "-"):
+        job.write_file(md_file, text.encode("utf-8", "replace"))
+    click.echo(text, nl=False)

@@ -1,0 +1,61 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import click
+
+MODEL_PATH = click.Path(path_type=str)
+TARGET = click.option(
+    "-m",
+    "--target",
+    "--model",
+    type=MODEL_PATH,
+    required=True,
+    metavar="GGUF",
+    help="The model that answers.",
+)
+RAW = click.option("--raw", is_flag=True, help="Text goes in as it is, without the chat template.")
+PROMPT_OPTIONS = (
+    click.option("-p", "--prompt", metavar="TEXT", help="The prompt itself."),
+    click.option(
+        "-f",
+        "--file",
+        "prompt_file",
+        metavar="FILE",
+        help="Read the prompt from FILE (UTF-8; - is standard input).",
+    ),
+    click.option(
+        "--tokens", "tokens_file", metavar="FILE.npy", help="Token ids, a one-dimensional integer array."
+    ),
+    RAW,
+    click.option("--system", metavar="TEXT", help="System message for the chat template."),
+)
+DEVICE = click.option("--device", metavar="NAME|INDEX", help="Vulkan device, see `spvk devices`.")
+BATCH = click.option(
+    "-b",
+    "--batch",
+    "--batch-size",
+    type=click.IntRange(1),
+    default=512,
+    show_default=True,
+    metavar="N",
+    help="Tokens read at once.",
+)
+
+
+def draft_option(text: str, required: bool = False):
+    return click.option("-md", "--draft", type=MODEL_PATH, required=required, metavar="GGUF", help=text)
+
+
+def predict_option(least: int, text: str):
+    least = click.IntRange(least)
+    return click.option("-n", "--predict", type=least, default=32, show_default=True, metavar="N", help=text)
+
+
+def with_options(*options):
+    def apply(command):
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return apply
