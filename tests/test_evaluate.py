@@ -7,8 +7,10 @@ import pytest
 
 from models import DRAFT, FIXTURES, TARGET
 from spvk.cli import main
-from spvk.evaluate import run as evaluation
+from spvk.evaluate import trial as evaluation
+from spvk.evaluate.generate import Recipe
 from spvk.evaluate.policies import read_policies
+from spvk.evaluate.prompts import Question
 from spvk.gguf import open_gguf
 from spvk.tokenizer import Tokenizer
 
@@ -112,6 +114,47 @@ def test_text_is_answered_and_judged(spvk, tmp_path):
     assert "F1 %" in shown and "survived" not in shown
 
 
+def test_generated_prompts_are_run_and_their_gold_followed(spvk, tmp_path):
+    out = tmp_path / "out.json"
+    args = ("--task", "passkey,count", "--length", "600", "--depth", "0.5", "--count", "2", "-n", "4")
+    args += ("--policy", "dense,recent", "--keep", "0.3", "--json", out)
+    status, shown, err = spvk(*args)
+    assert status == 0 and "Traceback" not in err
+    report = json.loads(out.read_text())
+    assert report["prompts"]["tasks"] == ["passkey", "count"] and report["complete"]
+    assert [r["id"] for r in report["records"][::2]] == [
+        f"{t}-600-0.5-{i}" for t in ("passkey", "count") for i in (0, 1)
+    ]
+    tokenizer = Tokenizer.from_gguf(open_gguf(str(TARGET)).fields)
+    recipe = Recipe(("passkey", "count"), (600,), (0.5,), 2)
+    for q, r in zip(recipe.questions(lambda text: len(tokenizer.encode(text))), report["records"][::2]):
+        tokens = tokenizer.encode(q.text)
+        assert 590 <= len(tokens) == r["prompt_tokens"] <= 600
+        assert len(r["gold"]) == len(q.needed) and r["cut"]  # some 40 tokens each, longer than any chunk
+        for (start, end), text in zip(r["gold"], q.needed):
+            assert text in tokenizer.decode(tokens[start:end])
+    survived = [(r["policy"], r["survived"]) for r in report["records"]]
+    assert survived == [("dense", True), ("recent", False)] * 4
+    assert "| passkey | 600 | 0.5 | recent | 0.3 | 2 |" in shown and "stated % (95 %)" in shown
+    before = report["records"]
+    assert spvk(*args, "--resume")[0] == 0 and json.loads(out.read_text())["records"] == before
+    status, _, err = spvk(*args, "--resume", "--seed", "1")
+    assert status == 2 and f"{out}: prompts_sha256: found" in err and "as in this run, to resume" in err
+
+
+def test_cut_facts_have_rows_of_their_own(spvk, tmp_path):
+    whole, other = FIRST_TWO
+    # Six tokens fewer before it, and the sentence that began at token 130 lies across the edge at 128.
+    cut = {**other, "tokens": other["tokens"][6:], "value_pos": other["value_pos"] - 6}
+    out = tmp_path / "out.json"
+    args = ("--prompts", write(tmp_path / "two.jsonl", [whole, cut]), "--policy", "dense", "--json", out)
+    status, shown, _ = spvk(*args)
+    report = json.loads(out.read_text())
+    assert status == 0 and [row["fact"] for row in report["table"]] == [None, "cut"]
+    assert {r["id"]: r["cut"] for r in report["records"]} == {whole["id"]: False, cut["id"]: True}
+    assert "| 256 | 1 | cut | dense |  | 1 |" in shown
+
+
 @pytest.mark.parametrize(
     "args, words",
     [
@@ -121,11 +164,27 @@ def test_text_is_answered_and_judged(spvk, tmp_path):
         (("--json", "-"), "--json: found -"),
         (("--json", DRAFT), "an input of this run"),
         (("--limit", "0"), "--limit"),
+        (("--task", "keys"), "prompts: found both"),
+        (("--depth", "0.5"), "--depth: found with --prompts"),
     ],
 )
 def test_bad_options_are_one_line(spvk, prompts, args, words):
     status, _, err = spvk("--prompts", prompts, *args)
     assert status == 2 and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        ((), "prompts: found none"),
+        (("--task", "best"), "--task: found 'best'"),
+        (("--task", "keys", "--length", "50000"), "--length: found 50000, expected at most 32736 for"),
+        (("--task", "keys", "--length", "50"), "--length: found 50, expected at least"),
+    ],
+)
+def test_bad_recipes_are_one_line(spvk, args, words):
+    status, _, err = spvk(*args)
+    assert status == 2 and words in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -145,7 +204,7 @@ def test_a_prompt_that_cannot_be_used_is_named_before_anything_runs(spvk, tmp_pa
 
 
 def test_scores_are_shared_only_where_the_rows_are_the_same():
-    trial = evaluation.Trial(None, np.zeros(1), None, None, None)
+    trial = evaluation.Trial(Question("line 1", "1", ()), np.zeros(1), None, None, None)
     keys = {}
     for p in read_policies("v3,auto,random,v3:pool=5,v3:lookahead=3,paper,paper:pool=5"):
         keys[p.label] = trial.rows_key(p.settings(0.2))

@@ -11,8 +11,18 @@ from .shared import BATCH, DEVICE, RAW, TARGET, draft_option, predict_option
 @click.command("eval")
 @TARGET
 @draft_option("The small model that scores.", required=True)
+@click.option("--prompts", metavar="FILE.jsonl", help="Prompts and answers, one JSON object a line.")
 @click.option(
-    "--prompts", required=True, metavar="FILE.jsonl", help="Prompts and answers, one JSON object a line."
+    "--task",
+    metavar="A,B,...",
+    help="Generated prompts in place of --prompts: passkey, keys, chains, count, lookup, code.",
+)
+@click.option("--length", metavar="N,...", help="Generated prompts: tokens of each. [1000]")
+@click.option(
+    "--depth", metavar="X,...", help="Generated prompts: where the answer stands, 0 to 1. [0.1,0.5,0.9]"
+)
+@click.option(
+    "--count", type=click.IntRange(1), metavar="N", help="Prompts of each task, length and depth. [10]"
 )
 @click.option(
     "--policy",
@@ -27,7 +37,14 @@ from .shared import BATCH, DEVICE, RAW, TARGET, draft_option, predict_option
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N prompts of each cell.")
 @predict_option(1, "Tokens to decode where the answer is text.")
 @RAW
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random baseline.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Of the generated prompts and the random baseline.",
+)
 @BATCH
 @DEVICE
 @click.option(
@@ -36,29 +53,50 @@ from .shared import BATCH, DEVICE, RAW, TARGET, draft_option, predict_option
 @click.option("--md", "md_file", metavar="FILE", help="Write the table as Markdown.")
 @click.option("--resume", is_flag=True, help="Go on where the run that wrote the --json file stopped.")
 def evaluate(
-    target, draft, prompts, policy, keep, limit, predict, raw, seed, batch, device, json_file, md_file, resume
+    target,
+    draft,
+    prompts,
+    task,
+    length,
+    depth,
+    count,
+    policy,
+    keep,
+    limit,
+    predict,
+    raw,
+    seed,
+    batch,
+    device,
+    json_file,
+    md_file,
+    resume,
 ):
     """Measure accuracy: prompts x policies x keep fractions, with 95 % intervals.
 
     \b
     A line has tokens and answer (token ids; value_pos: where in the prompt the answer stands), or, as text,
     prompt, or context and input, and answer, answers (any of them is right) or outputs (all are wanted).
-    task, dataset, len and facts sort prompts into cells.
+    task, dataset, len, facts and depth sort prompts into cells.
+    Generated prompts have exact answers: a pass key, one of several keys, the variables of a chain, how often
+    something happened, an entry of a list, what a function returns.
     The baselines random, recent, even and ends keep as many tokens as v3 does.
     """
     from .. import job, show
-    from ..evaluate import policies, run, table
+    from ..evaluate import generate, policies, run, table
 
     if json_file == "-" or (resume and json_file is None):
         raise SpvkError(f"--json: found {json_file or 'none'}, expected the name of a file")
-    plan = run.Plan(policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch)
+    given = {"--length": length, "--depth": depth, "--count": count}
+    source = generate.source(prompts, task, given, seed)
+    plan = policies.Plan(policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch)
     job.require_writable(json_file, (target, draft, prompts))
     job.require_writable(md_file, (target, draft, prompts, json_file))
     with show.Screen() as screen:
         report = run.run_eval(
             target,
             draft,
-            prompts,
+            source,
             plan,
             limit=limit,
             device=device,

@@ -53,6 +53,12 @@ def contained(got: str, answers: Sequence[str], all_needed: bool) -> float:
     return sum(found) / len(found) if all_needed else float(any(found))
 
 
+def stated(got: str, answers: Sequence[str], all_needed: bool) -> bool:
+    """Whether an answer (unless all are needed, any) stands in `got` as whole words, case ignored."""
+    found = (re.search(rf"(?<!\w){re.escape(a)}(?!\w)", got, re.IGNORECASE) is not None for a in answers)
+    return all(found) if all_needed else any(found)
+
+
 def divergence(dense: ArrayLike, sparse: ArrayLike) -> float:
     """KL(dense || sparse) in nats of two next-token distributions, from their logits [vocabulary]."""
     p, q = log_softmax(dense), log_softmax(sparse)

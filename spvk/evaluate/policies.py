@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
+from ..engine import BATCH
 from ..errors import SpvkError
 from ..gguf.mismatch import plain
 from ..specprefill import Selection, Settings
@@ -44,6 +46,29 @@ class Policy:
     @property
     def is_baseline(self) -> bool:
         return self.name in BASELINES
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: it decides the numbers, but for the times."""
+
+    policies: list[Policy]
+    keeps: list[float]
+    predict: int = 32
+    """Tokens decoded where the answer is text; an answer of token ids has its own length."""
+    raw: bool = False
+    seed: int = 0
+    batch: int = BATCH
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("predict", "raw", "seed", "batch")
+        plain_values = {name: getattr(self, name) for name in names}
+        return {"policies": [p.label for p in self.policies], "keep": self.keeps, **plain_values}
+
+    @property
+    def runs(self) -> list[tuple[Policy, float | None]]:
+        """What each prompt goes through, dense first."""
+        return [(p, keep) for p in self.policies for keep in p.keeps(self.keeps)]
 
 
 def read_policies(text: str) -> list[Policy]:

@@ -11,13 +11,13 @@ from typing import Any, Iterable
 from ..errors import SpvkError
 from ..gguf.mismatch import plain
 
-CELL_FIELDS = ("task", "dataset", "len", "facts")
+CELL_FIELDS = ("task", "dataset", "len", "facts", "depth")
 """Fields that sort prompts into cells of the table, where a line has them."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One line of the file: a prompt and what a right answer is."""
+    """A prompt and what a right answer is: a line of the file, or generated."""
 
     where: str
     """File and line, for errors."""
@@ -30,6 +30,8 @@ class Question:
     all_needed: bool = False
     """Whether an answer must hold all of `answers` (RULER) or any of them (LongBench)."""
     value_pos: int | None = None
+    needed: tuple[str, ...] = ()
+    """Texts of the prompt without which nobody can answer; generated prompts know them."""
 
     @property
     def gold(self) -> range | None:

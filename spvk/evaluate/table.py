@@ -12,39 +12,47 @@ Row = dict[str, Any]
 
 
 def aggregate(records: Iterable[Row]) -> list[Row]:
-    """One row for each (cell, policy, keep), in order of appearance, cell by cell; then all cells as one."""
+    """One row for each (cell, policy, keep), in order of appearance, cell by cell; then all cells as one.
+
+    Where chunk edges cut the needed sentences of some prompts, and not of others, a cell's rows are followed
+    by rows of these prompts alone, with `fact` "cut".
+    """
     records = list(records)
-    cells = list(dict.fromkeys(cell_key(r) for r in records))
-    groups: dict[tuple, list[Row]] = {}
+    cells: dict[tuple, list[Row]] = {}
     for r in records:
-        groups.setdefault((cell_key(r), r["policy"], r["keep"]), []).append(r)
-    ways = list(dict.fromkeys((policy, keep) for _, policy, keep in groups))
-    rows = [
-        summary(groups[(cell, *way)], dict(cell), *way)
-        for cell in cells
-        for way in ways
-        if (cell, *way) in groups
-    ]
-    if len(cells) > 1:
-        rows += [summary([r for c in cells for r in groups.get((c, *way), ())], None, *way) for way in ways]
-    return rows
+        cells.setdefault(tuple(r["cell"].items()), []).append(r)
+    rows = [row for key, members in cells.items() for row in cell_rows(members, dict(key))]
+    return rows + (cell_rows(records, None) if len(cells) > 1 else [])
 
 
-def cell_key(record: Row) -> tuple:
-    return tuple(record["cell"].items())
+def cell_rows(records: list[Row], cell: dict | None) -> list[Row]:
+    """The rows of one cell (None: of all), then those of its cut facts."""
+    rows = way_rows(records, cell, None)
+    cut = [r for r in records if r["cut"]]
+    return rows + (way_rows(cut, cell, "cut") if 0 < len(cut) < len(records) else [])
 
 
-def summary(records: list[Row], cell: dict | None, policy: str, keep: float | None) -> Row:
+def way_rows(records: list[Row], cell: dict | None, fact: str | None) -> list[Row]:
+    """One row for each policy and keep fraction."""
+    ways: dict[tuple, list[Row]] = {}
+    for r in records:
+        ways.setdefault((r["policy"], r["keep"]), []).append(r)
+    return [summary(members, cell, fact, *way) for way, members in ways.items()]
+
+
+def summary(records: list[Row], cell: dict | None, fact: str | None, policy: str, keep: float | None) -> Row:
     """Shares with 95 % Wilson intervals [low, high], means, and the median time to first token.
 
-    `cell` None: all of them. A number is None where no record has it.
+    `cell` None: all of them; `fact`: `cut`, or None for every prompt. A number is None where no record has it.
     """
     return {
         "cell": cell,
+        "fact": fact,
         "policy": policy,
         "keep": keep,
         "prompts": len(records),
         **share(records, "exact"),
+        **share(records, "stated"),
         "f1": mean(records, "f1"),
         "contained": mean(records, "contained"),
         **share(records, "survived"),
@@ -77,6 +85,7 @@ def percent(row: Row, name: str) -> str:
 COLUMNS: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     ("prompts", "prompts", lambda r: str(r["prompts"])),
     ("exact % (95 %)", "exact", lambda r: percent(r, "exact")),
+    ("stated % (95 %)", "stated", lambda r: percent(r, "stated")),
     ("F1 %", "f1", lambda r: f"{100 * r['f1']:.1f}"),
     ("contained %", "contained", lambda r: f"{100 * r['contained']:.1f}"),
     ("gold survived % (95 %)", "survived", lambda r: percent(r, "survived")),
@@ -91,12 +100,14 @@ def markdown(rows: list[Row]) -> str:
     """The table in Markdown; columns that no row has a number for are left out."""
     columns = [(title, name, show) for title, name, show in COLUMNS if any(r[name] is not None for r in rows)]
     cells = list(dict.fromkeys(name for r in rows for name in r["cell"] or ()))
-    head = [*cells, "policy", "keep", *(title for title, _, _ in columns)]
+    facts = ["fact"] if any(r["fact"] for r in rows) else []
+    head = [*cells, *facts, "policy", "keep", *(title for title, _, _ in columns)]
     lines = [line(head), line(["---"] * len(head))]
     for r in rows:
         where = (
             ["all"] * len(cells) if r["cell"] is None else [str(r["cell"].get(name, "")) for name in cells]
         )
+        where += [r["fact"] or ""] if facts else []
         keep = "" if r["keep"] is None else f"{r['keep']:g}"
         values = ["" if r[name] is None else show(r) for _, name, show in columns]
         lines.append(line([*where, r["policy"], keep, *values]))

@@ -63,3 +63,11 @@ def test_divergence_of_known_distributions():
     assert metrics.divergence(p + 7, q - 300) == pytest.approx(expected)  # logits have no zero point
     assert metrics.divergence(p, p) == 0.0
     assert metrics.divergence([1e4, 0.0], [0.0, 0.0]) == pytest.approx(np.log(2))  # no overflow
+
+
+def test_stated_wants_whole_words():
+    assert metrics.stated("It is 41327.", ["41327"], False) and not metrics.stated("141327", ["41327"], False)
+    assert metrics.stated("THREE lanterns", ["3", "three"], False)
+    assert not metrics.stated("13", ["3", "three"], False)
+    assert metrics.stated("XA, XB", ["XA", "XB"], True) and not metrics.stated("XA", ["XA", "XB"], True)
+    assert metrics.stated("f(x) = 2", ["f(x)"], False)

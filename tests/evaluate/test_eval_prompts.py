@@ -95,6 +95,8 @@ def record(length, policy, exact, **more):
         "exact": exact,
         "f1": None,
         "contained": None,
+        "stated": None,
+        "cut": None,
         "survived": exact,
         "top1": None,
         "kl": None,
@@ -118,6 +120,24 @@ def test_the_table_has_a_row_a_cell_and_one_of_all():
     ]
     assert rows[1]["exact_95"] == pytest.approx([0.094531, 0.905469], abs=1e-6)
     assert rows[1]["kept_fraction"] == 0.2 and rows[1]["ttft_ms"] == 5.0
+
+
+def test_cut_facts_follow_their_cell():
+    records = [
+        record(1, "v3", True, cut=False),
+        record(1, "v3", False, cut=True),
+        record(2, "v3", True, cut=True),
+    ]
+    rows = aggregate(records)
+    keys = [(r["cell"], r["fact"], r["prompts"], r["exact"]) for r in rows]
+    assert keys == [
+        ({"len": 1}, None, 2, 0.5),
+        ({"len": 1}, "cut", 1, 0.0),
+        ({"len": 2}, None, 1, 1.0),  # all of it is cut: no other row is needed
+        (None, None, 3, 2 / 3),
+        (None, "cut", 2, 0.5),
+    ]
+    assert markdown(rows).splitlines()[3].startswith("| 1 | cut | v3 | 0.2 | 1 | 0.0 (0.0–79.3)")
 
 
 def test_markdown_leaves_out_what_nobody_has():
