@@ -155,6 +155,14 @@ def test_cut_facts_have_rows_of_their_own(spvk, tmp_path):
     assert "| 256 | 1 | cut | dense |  | 1 |" in shown
 
 
+def test_plots_are_written_and_their_folder_checked_first(spvk, prompts, tmp_path):
+    args = ("--prompts", prompts, "--policy", "dense,recent", "--keep", "0.5", "--limit", "1", "--plots")
+    assert spvk(*args, tmp_path / "plots")[0] == 0
+    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["accuracy.png", "ttft.png"]
+    status, shown, err = spvk(*args, prompts)
+    assert (status, shown) == (2, "") and f"--plots {prompts}: File exists, expected a folder" in err
+
+
 @pytest.mark.parametrize(
     "args, words",
     [

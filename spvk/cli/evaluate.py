@@ -51,6 +51,12 @@ from .shared import BATCH, DEVICE, RAW, TARGET, draft_option, predict_option
     "--json", "json_file", metavar="FILE", help="Write table and records as JSON, after each prompt."
 )
 @click.option("--md", "md_file", metavar="FILE", help="Write the table as Markdown.")
+@click.option(
+    "--plots",
+    "plots_folder",
+    metavar="DIR",
+    help="Write accuracy.png and ttft.png (needs the extra spvk[eval]).",
+)
 @click.option("--resume", is_flag=True, help="Go on where the run that wrote the --json file stopped.")
 def evaluate(
     target,
@@ -70,6 +76,7 @@ def evaluate(
     device,
     json_file,
     md_file,
+    plots_folder,
     resume,
 ):
     """Measure accuracy: prompts x policies x keep fractions, with 95 % intervals.
@@ -83,7 +90,7 @@ def evaluate(
     The baselines random, recent, even and ends keep as many tokens as v3 does.
     """
     from .. import job, show
-    from ..evaluate import generate, policies, run, table
+    from ..evaluate import generate, plots, policies, run, table
 
     if json_file == "-" or (resume and json_file is None):
         raise SpvkError(f"--json: found {json_file or 'none'}, expected the name of a file")
@@ -92,6 +99,7 @@ def evaluate(
     plan = policies.Plan(policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch)
     job.require_writable(json_file, (target, draft, prompts))
     job.require_writable(md_file, (target, draft, prompts, json_file))
+    plots.require_folder(plots_folder)
     with show.Screen() as screen:
         report = run.run_eval(
             target,
@@ -107,4 +115,6 @@ def evaluate(
     text = table.markdown(report["table"])
     if md_file not in (None, "-"):
         job.write_file(md_file, text.encode("utf-8", "replace"))
+    if plots_folder is not None:
+        plots.write_plots(plots_folder, report["table"])
     click.echo(text, nl=False)

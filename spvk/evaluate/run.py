@@ -125,11 +125,9 @@ def earlier_records(path: str, identity: dict[str, Any], plan: Plan) -> list[Rec
             f"{plain(path)}: found something else, expected a report of spvk eval to resume"
         ) from None
     # Another path to the same file is no difference.
-    for name in identity:
-        if name in ("target", "draft", "prompts"):
-            continue
-        if report.get(name) != identity[name]:
-            found, expected = plain(report.get(name)), plain(identity[name])
+    for name, wanted in identity.items():
+        if name not in ("target", "draft", "prompts") and report.get(name) != wanted:
+            found, expected = plain(report.get(name)), plain(wanted)
             raise SpvkError(
                 f"{plain(path)}: {name}: found {found}, expected {expected} as in this run, to resume"
             )
