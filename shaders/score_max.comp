@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// row[key] = the largest probability of any head, for the last valid query; joined with what the row holds
+// row[key] = the largest weighted probability of any head, for the last valid query; joined with what the row holds
 // from earlier layers unless FIRST. One workgroup a range of keys, over all heads, so nothing of size
 // heads x keys is ever stored. A NaN stays a NaN.
 #include "include/common.glsl"
@@ -15,6 +15,7 @@ layout(push_constant, scalar) uniform Push {
     InU64x2 q;     // [tokens, heads, dim] float32
     InU64x2 k;     // [kv_heads, context, dim]
     InF32 stats;   // [heads, splits, 2]
+    InF32 weights; // [heads]: 1 for heads that count, 0 for the others
     InOutF32 row;  // [context]
     InStep step_params;
     uint heads;
@@ -31,6 +32,7 @@ void main() {
     if (tokens == 0 || start >= end) return;
     [[dont_unroll]] for (uint g = 0; g < kv_heads; g++) {
         join_stats(stats, g * ROWS, splits, (keys + span - 1) / span);
+        EACH_ROW(r) inverse[r] *= weights.v[g * ROWS + r];
         [[unroll]] for (uint i = 0; i < BANDS; i++)
             q_at[i] = ((tokens - 1) * heads + g * ROWS + lane_row(i)) * QUADS;
         stage_queries(q);

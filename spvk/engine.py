@@ -52,21 +52,28 @@ class Result:
 
 
 def score(
-    draft: Model, tokens: Sequence[int], settings: Settings, *, batch: int = BATCH, progress: Progress = quiet
+    draft: Model,
+    tokens: Sequence[int],
+    settings: Settings,
+    *,
+    batch: int = BATCH,
+    progress: Progress = quiet,
+    heads: np.ndarray | None = None,
 ) -> np.ndarray:
     """Importance of every prompt token, float64 [n]: SpecPrefill (arXiv 2502.02789), description 3.1.
 
     The draft reads the prompt, window by window, then decodes `settings.lookahead` tokens greedily; each of
     these steps, and the prompt's last token before them, gives a row of attention over the prompt. Rows
     are reduced (maximum over heads and layers, mean over steps) on the device, or on the host where each
-    head's row is pooled or its softmax taken over the prompt alone. Raises SpvkError when the scores are not
+    head's row is pooled or its softmax taken over the prompt alone. `heads`, bool [attention layers, heads],
+    says whose rows count (None: all). Raises SpvkError when the scores are not
     finite, naming the layer.
     """
     tokens, _ = check_tokens(tokens, None, draft.vocabulary)
     parts = windows(len(tokens), settings.window)
     longest = max(w.end - w.start for w in parts)
     scores, done = [], 0
-    with Session(draft, longest + settings.lookahead, batch, capture_for(settings)) as session:
+    with Session(draft, longest + settings.lookahead, batch, capture_for(settings), heads) as session:
         for w in parts:
             session.reset()
             scores.append(
@@ -103,7 +110,8 @@ def score_window(
                 token = session.decode(token, len(tokens) + i - 1)
             if by_head(settings):
                 rows = [session.attention_rows()]
-                total += reduce_rows(rows, len(tokens), softmax=settings.softmax, width=settings.pool)
+                how = {"softmax": settings.softmax, "width": settings.pool, "heads": session.heads}
+                total += reduce_rows(rows, len(tokens), **how)
         importance = total / steps if by_head(settings) else session.importance()
         require_finite(importance, "importance")
     except SpvkError as error:
@@ -137,13 +145,14 @@ def prefill(
     progress: Progress = quiet,
     structure: Structure | None = None,
     rates: Rates = Rates(),
+    heads: np.ndarray | None = None,
 ) -> Result:
     """The main job: score with the draft, select, prefill the target with what matters, decode greedily.
 
     tokens: integers [n]. At most `predict` tokens are decoded, fewer when one of `stop` comes; `on_token`
     gets each as it is known. `load_ms` is what opening the models took; compiling their pipelines is added
     to it. `context` limits prompt and answer together (default: the target's own). `structure` says which
-    tokens are protected, `rates` what earlier runs measured (see specprefill).
+    tokens are protected, `rates` what earlier runs measured (see specprefill), `heads` is as for `score`.
     Raises SpvkError for bad tokens, a prompt beyond the context, vocabularies that differ; what is wrong
     with scoring makes mode auto read everything instead, and is raised in mode always.
     """
@@ -159,7 +168,7 @@ def prefill(
     selection, importance = keep_all(n, settings), None
     if decision is None:
         selection, decision, importance = sift(
-            draft, tokens, settings, structure, rates, clock, batch=batch, progress=progress
+            draft, tokens, settings, structure, rates, clock, batch=batch, progress=progress, heads=heads
         )
     answer = read(
         target,
@@ -204,12 +213,13 @@ def sift(
     *,
     batch: int = BATCH,
     progress: Progress = quiet,
+    heads: np.ndarray | None = None,
 ) -> tuple[Selection, Decision, np.ndarray | None]:
     """The tokens that the target shall read, why, and their importance float64 [n] (None: scoring failed)."""
     n = len(tokens)
     try:
         with clock.phase("score_ms"):
-            importance = score(draft, tokens, settings, batch=batch, progress=progress)
+            importance = score(draft, tokens, settings, batch=batch, progress=progress, heads=heads)
         with clock.phase("select_ms"):
             chosen = choose(importance, settings, structure, pooled=by_head(settings))
             prediction = rates.predict(n, settings, chosen.kept_tokens)

@@ -100,17 +100,25 @@ class Session:
     """Caches for `context` tokens and recordings for batches of up to `batch` tokens.
 
     Tokens take KV slots in the order in which they are read; their positions are their own. `capture`
-    says what the last token of each prefill and each decoded token leave behind.
+    says what the last token of each prefill and each decoded token leave behind; `heads`, bool [attention
+    layers, heads], whose rows count for the importance (None: all).
     Raises SpvkError for sizes beyond the model's context, DeviceError when memory does not suffice.
     """
 
-    def __init__(self, model: Model, context: int, batch: int = 512, capture: Capture = Capture()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        context: int,
+        batch: int = 512,
+        capture: Capture = Capture(),
+        heads: np.ndarray | None = None,
+    ) -> None:
         if batch < 1:
             raise SpvkError(f"--batch: found {batch}, expected at least 1")
         if not 1 <= context <= model.config.context_length:
             limit = f"1 to {model.config.context_length}, the context of {model.path}"
             raise SpvkError(f"context: found {context}, expected {limit}")
-        self.model, self.context, self.capture = model, context, capture
+        self.model, self.context, self.capture, self.heads = model, context, capture, heads
         self.batch = min(batch, context)
         sizes, host = session_bytes(model, context, self.batch, capture), host_bytes(self.batch)
         model.device.require_fit(sum(sizes.values()), f"a context of {context} tokens for {model.path}")
@@ -119,6 +127,8 @@ class Session:
         self.memory.allocate(*(self.buffers[n] for n in host), host=True)
         self.memory.allocate(*(self.buffers[n] for n in sizes))
         self.memory.upload(self.buffers["phases"], model.architecture.phases(model.file, model.config))
+        if capture.importance:
+            self.memory.upload(self.buffers["head_weights"], head_weights(model, heads))
         self.commands: dict[tuple[int, bool], Commands] = {}
         # Views of what the host shares with the device: a token costs no new array.
         self.inputs = {name: self.memory.view(self.buffers[name], np.uint32) for name in host}
@@ -237,6 +247,14 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def head_weights(model: Model, heads: np.ndarray | None) -> np.ndarray:
+    """float32 [attention layers, heads]: 1 where a head counts. Raises ValueError for another shape."""
+    shape = (len(model.config.attention_layers), model.config.attention.heads)
+    if heads is not None and heads.shape != shape:
+        raise ValueError(f"heads of shape {heads.shape}, expected {shape}")
+    return np.ones(shape, np.float32) if heads is None else heads.astype(np.float32)
 
 
 def check_tokens(

@@ -55,6 +55,22 @@ def test_the_main_job_keeps_the_fact_and_answers(pair):
         )
 
 
+@pytest.mark.parametrize("softmax", ["all", "prompt"])  # on the device, and head by head on the host
+def test_heads_that_do_not_count_leave_the_importance(pair, softmax):
+    tokens, settings = prompts(256, 1, 1)[0]["tokens"], Settings(lookahead=2, softmax=softmax)
+    n, config = len(tokens), pair[1].config
+    heads = np.zeros((len(config.attention_layers), config.attention.heads), dtype=bool)
+    heads[-1, [0, 2]] = True
+    got = engine.score(pair[1], tokens, settings, heads=heads)
+    out = engine.dump(pair[1], tokens, lookahead=2)
+    rows = [out[f"attn_rows_step{i}"][-1, [0, 2], :n].astype(np.float64) for i in range(3)]
+    if softmax == "prompt":
+        rows = [r / r.sum(-1, keepdims=True) for r in rows]
+    np.testing.assert_allclose(got, np.mean([r.max(0) for r in rows], 0), rtol=1e-5, atol=1e-8)
+    every = engine.score(pair[1], tokens, settings, heads=np.ones_like(heads))
+    assert np.array_equal(every, engine.score(pair[1], tokens, settings)) and (every > got).any()
+
+
 def test_importance_is_that_of_the_exact_reference(pair):
     want = exact(DRAFT)
     got = engine.score(pair[1], want["n1000/tokens"], Settings(lookahead=4))

@@ -236,8 +236,10 @@ class Builder:
         args = (self.profile, self["q"], k_cache, self["score_stats"])
         self.out.append(score_stats.score_stats(*args, self.step, **sizes))
         if self.capture.importance:
+            heads = F32 * sizes["heads"]
+            weights = self["head_weights"].range(index * heads, heads)
             self.out.append(
-                score_max.score_max(*args, self["score_row"], self.step, **sizes, first=index == 0)
+                score_max.score_max(*args, weights, self["score_row"], self.step, **sizes, first=index == 0)
             )
         if self.capture.rows:
             self.out.append(score_rows.score_rows(*args, self[f"attn_rows.{index}"], self.step, **sizes))
@@ -287,6 +289,7 @@ def score_bytes(
         sizes["score_stats"] = score_stats.stats_bytes(shape.heads, context)
     if capture.importance:
         sizes |= {"score_row": F32 * context, "importance": F32 * context}
+        sizes["head_weights"] = F32 * attention_layers * shape.heads
     if capture.rows:
         sizes |= {f"attn_rows.{k}": F32 * shape.heads * context for k in range(attention_layers)}
     if capture.hidden:

@@ -56,7 +56,7 @@ def require_finite_layers(bad: Sequence[bool] | NDArray, layers: Sequence[str]) 
 
 def reduce_rows(
     steps: Sequence[ArrayLike], n: int, layers: Sequence[str] | None = None, *,
-    softmax: str = "all", width: int = 1,
+    softmax: str = "all", width: int = 1, heads: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
     """Importance [n]: maximum over heads, then over attention layers, then mean over the rows.
 
@@ -65,6 +65,7 @@ def reduce_rows(
     error (SpvkError) that NaN or inf raise. The NumPy twin of the device's fused score row.
     `softmax` "prompt" takes the softmax over the prompt's keys alone, `width` is that of `pool`, over each
     head's row before the maximum: with both, this is Speculative Prefill (arXiv 2502.02789) as published.
+    `heads`, bool [layers, heads], says whose rows count (None: all).
     """
     if not steps:
         raise ValueError("no attention rows")
@@ -74,6 +75,7 @@ def reduce_rows(
         for i, layer in enumerate(rows):
             require_finite(layer, layers[i] if layers else f"attention layer {i}")
         rows = pool(over_prompt(rows) if softmax == "prompt" else rows, width)
+        rows = rows if heads is None else rows * np.asarray(heads)[:, :, None]
         total += rows.max(axis=1).max(axis=0)
     return total / len(steps)
 

@@ -41,8 +41,10 @@ class Layer:
         self.bench.run(self.first_pass(), second)
         return self.bench.get(self.out, self.heads, self.context)
 
-    def max_into(self, row, first):
-        return [self.first_pass(), maximum.score_max(self.profile, self.q, self.k, self.stats, row, self.step,
+    def max_into(self, row, first, weights=None):
+        weights = np.ones(self.heads) if weights is None else weights
+        return [self.first_pass(), maximum.score_max(self.profile, self.q, self.k, self.stats,
+                                                     self.bench.put(weights.astype(np.float32)), row, self.step,
                                                      **self.sizes, first=first)]
 
 
@@ -100,6 +102,25 @@ def test_max_over_layers_and_heads(bench, workgroups):
         ref = maximum.reference(q[-1], k, n, prompt, ref)
     got = bench.get(row, context)
     assert np.abs(got[:prompt] - ref).max() <= 1e-6 and np.isnan(got[prompt:]).all()
+
+
+@pytest.mark.parametrize("workgroups", [None, SCALAR])
+def test_heads_without_weight_do_not_count(bench, workgroups):
+    """Single heads, none at all in the first layer, and all: the last adds what the fused row has without weights."""
+    context, n = 600, 580
+    heads = np.array([[0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 1], [1] * 8])
+    row, ref = bench.empty(context), None
+    for layer, weights in enumerate(heads):
+        q, k = data(3, 8, 2, 64, context, n, seed=layer)
+        layers = Layer(bench, q, k, n - 3, prompt=n, profile=workgroups)
+        bench.run(layers.max_into(row, layer == 0, weights))
+        ref = maximum.reference(q[-1], k, n, n, ref, weights)
+        got = bench.get(row, context)[:n]
+        assert np.abs(got - ref).max() <= 1e-6
+        assert got.any() == (layer > 0)
+        if layer == 1:
+            few = np.maximum(*rows_of.reference(q[-1], k, n)[[2, 7]])
+            assert np.abs(got - few).max() <= 1e-6
 
 
 def test_prompt_keys_that_are_not_cached_count_as_zero(bench):
@@ -162,7 +183,7 @@ def test_bad_sizes(bench):
     with pytest.raises(ValueError, match="score_stats: q has 64 bytes, expected at least 1024"):
         stats_of.score_stats(bench.profile, *[small] * 4, **sizes)
     with pytest.raises(ValueError, match="score_max: 17 query heads a KV head, expected at most 16"):
-        maximum.score_max(bench.profile, *[small] * 5, **(sizes | {"heads": 34}), first=True)
+        maximum.score_max(bench.profile, *[small] * 6, **(sizes | {"heads": 34}), first=True)
     with pytest.raises(ValueError, match="score_rows: heads is 3, expected a multiple of 2"):
         rows_of.score_rows(bench.profile, *[small] * 5, **(sizes | {"heads": 3}))
     with pytest.raises(ValueError, match="score_accumulate: row has 64 bytes, expected at least 68"):

@@ -122,6 +122,13 @@ def test_normalise_spans_zero_to_one_and_keeps_the_order(values):
     assert (np.diff(got[np.argsort(values, kind="stable")]) >= 0).all()
 
 
+def test_only_the_heads_that_count_are_reduced():
+    rows = np.array([[[0.1, 0.9], [0.6, 0.4]], [[0.3, 0.7], [0.2, 0.8]]])  # [layers, heads, keys]
+    assert_array_equal(reduce_rows([rows], 2), [0.6, 0.9])
+    assert_array_equal(reduce_rows([rows], 2, heads=[[False, True], [True, False]]), [0.6, 0.7])
+    assert_array_equal(reduce_rows([rows], 2, heads=np.zeros((2, 2), bool)), [0, 0])
+
+
 @pytest.mark.parametrize("function", [normalise, lambda s: boost(s, Settings())])
 def test_bad_scores(function):
     for scores, message in [
