@@ -47,6 +47,7 @@ PLAIN = (
     "chunk_max",
     "top_k",
     "take_row",
+    "probe",
     "norm_rope_store",
     "attention",
     "attention_merge",
