@@ -50,6 +50,7 @@ PLAIN = (
     "probe",
     "norm_rope_store",
     "attention",
+    "attention.tiles",
     "attention_merge",
     "score_stats",
     "score_rows",

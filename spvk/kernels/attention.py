@@ -15,6 +15,7 @@ from .heads import expect_heads, tile_spec
 from .profile import Profile
 
 MAX_ROWS = {"cpu": 32, "scalar": 4}  # query rows (heads of a group x tokens) of a tile, by device class
+TILE_ROWS, MANY_ROWS = 64, 32  # query rows of a tile of attention.tiles, and from how many on it is taken
 FEW_TILES = 128  # workgroups below which a GPU is not filled: the keys are then split
 BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
 # On lavapipe (Mesa 22.3.6) loads from buffers are more than half of the time at 32 rows. 64 rows gain about
@@ -69,6 +70,12 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     if gate is not None:
         expect_multiple("attention", gate_stride=(gate_stride, 4), gate_offset=(gate.offset, 16))
         expect_bytes("attention", gate=(gate, 4 * ((rows - 1) * gate_stride + 2 * heads * dim)))
+    if profile.name != "cpu" and rows * heads // kv_heads >= MANY_ROWS:
+        tiles = (-(-rows * heads // kv_heads // TILE_ROWS), kv_heads, 1)
+        args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step, heads=heads,
+                    kv_heads=kv_heads, context=context, gate_stride=gate_stride // 4, scale=dim**-0.5)
+        return [Dispatch("attention.tiles", tiles, args, {"QUADS": dim // 4, "GATED": int(gate is not None)},
+                         flops=4 * dim * heads * rows * context)]
     splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
     tile, gated = tile_rows(profile, rows, heads // kv_heads), int(gate is not None)
     spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup))}

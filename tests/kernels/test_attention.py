@@ -49,6 +49,32 @@ def test_other_workgroups_match_twin(bench):
 
 
 @pytest.mark.parametrize("rows,past,context,heads,kv_heads,dim,gated", [
+    (9, 0, 20, 4, 1, 64, False),       # a tile that is not full, keys that are fewer than a block
+    (70, 58, 200, 2, 1, 256, True),    # several tiles and blocks, the draft model's head
+    (33, 64, 97, 6, 2, 72, True),      # columns that fill no set; groups of three
+    (40, 1, 64, 3, 3, 8, False),       # the smallest head
+    (16, 30, 50, 8, 2, 160, True)])    # two sets, the second not full
+def test_tiles_match_twin(bench, rows, past, context, heads, kv_heads, dim, gated):
+    q, k, v, gate = data(rows, heads, kv_heads, dim, context, gated)
+    k[:, past + rows:], v[:, past + rows:] = np.nan, np.nan
+    out = run(bench, q, k, v, past, gate, SCALAR)
+    assert_close(out, reference(q, k, v, past, gate), 1e-12)
+    some = run(bench, q, k, v, past, gate, SCALAR, tokens=rows - 2)
+    assert np.array_equal(some[:-2], out[:-2]) and np.isnan(some[-2:]).all()
+
+
+def test_tiles_keep_extremes_and_nan_apart(bench):
+    """One-hot softmaxes of scores of +-1000; a NaN key reaches exactly the rows that see it."""
+    q, k = np.full((40, 1, 64), 8, np.float32), np.full((1, 200, 64), -1000 / 64, np.float32)
+    v = np.random.default_rng(0).normal(size=k.shape).astype(np.float32)
+    k[0, 70] = 1000 / 64
+    assert np.array_equal(run(bench, q, k, v, 150, profile=SCALAR), np.broadcast_to(v[0, 70], (40, 64)))
+    k[0, 160, 3] = np.nan
+    out = run(bench, q, k, v, 150, profile=SCALAR)
+    assert np.isfinite(out[:10]).all() and np.isnan(out[10:]).all()
+
+
+@pytest.mark.parametrize("rows,past,context,heads,kv_heads,dim,gated", [
     (1, 0, 1000, 4, 2, 64, False),    # one key: all ranges but the first are empty
     (1, 700, 1000, 8, 2, 256, True),  # the draft model's heads
     (3, 254, 700, 6, 2, 72, True),    # rows that end in different ranges
