@@ -11,6 +11,7 @@ from .gguf.upload import upload_matrices, upload_vector
 from .kernels.profile import profile_for
 from .models import architecture_of, describe_skipped
 from .tokenizer import Tokenizer
+from .tuning import tuned
 from .vulkan import Device, Memory
 
 
@@ -26,7 +27,7 @@ class Model:
         self.device, self.file = device, open_gguf(path)
         self.architecture = architecture_of(self.file)
         self.config = self.architecture.read_config(self.file)
-        self.profile = profile_for(device.info.subgroup[1], precision)
+        self.profile = tuned(device, profile_for(device.info.subgroup[1], precision))
         self.notices: list[str] = []
         matrices, vectors = self._checked_tensors()
         device.require_fit(sum(t.nbytes for t in (*matrices, *vectors)), f"the weights of {self.path}")

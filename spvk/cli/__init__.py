@@ -25,6 +25,7 @@ for _command in (
     tools.devices,
     tools.synth,
     tools.bench,
+    tools.tune,
 ):
     cli.add_command(_command)
 

@@ -1,10 +1,10 @@
-"""What looks at models and devices, and measures their speed: dump, inspect, devices, synth, bench."""
+"""What looks at models and devices, and measures their speed: dump, inspect, devices, synth, bench, tune."""
 
 from __future__ import annotations
 
 import click
 
-from .shared import BATCH, DEVICE, MODEL_PATH
+from .shared import BATCH, DEVICE, MODEL_PATH, draft_option
 
 
 @click.command()
@@ -123,3 +123,18 @@ def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, form):
         bench.read_counts("-p", n_prompt), bench.read_counts("-n", n_gen), bench.read_counts("-d", n_depth)
     )
     bench.run_bench(model, tests, repeat=repetitions, batch=batch, device=device, form=form)
+
+
+@click.command()
+@click.option("-m", "--target", "--model", type=MODEL_PATH, metavar="GGUF", help="The model that answers.")
+@draft_option("The small model that scores.")
+@DEVICE
+def tune(target, draft, device):
+    """Measure which kernels are fastest on this device, and keep the answer for later runs.
+
+    With a target and a draft their speeds are measured too: mode auto predicts by them.
+    """
+    from .. import show, tune
+
+    with show.Screen() as screen:
+        tune.run_tune(target, draft, device=device, screen=screen)

@@ -29,6 +29,8 @@ def tile_rows(profile: Profile, rows: int, group: int) -> int:
     On RDNA3 four rows need 96 registers; eight need 152, and a row then takes 1.7 times as long.
     """
     n, most = rows * group, MAX_ROWS[profile.name]
+    if profile.name == "cpu":
+        most = int(profile.choice("attention.rows", str(most)))
     return min(most, n if n <= 8 else 16 if n <= 16 else most)
 
 
@@ -70,7 +72,8 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     if gate is not None:
         expect_multiple("attention", gate_stride=(gate_stride, 4), gate_offset=(gate.offset, 16))
         expect_bytes("attention", gate=(gate, 4 * ((rows - 1) * gate_stride + 2 * heads * dim)))
-    if profile.name != "cpu" and rows * heads // kv_heads >= MANY_ROWS:
+    tiled = profile.name != "cpu" and profile.choice("attention.tile", "tiles") == "tiles"
+    if tiled and rows * heads // kv_heads >= MANY_ROWS:
         tiles = (-(-rows * heads // kv_heads // TILE_ROWS), kv_heads, 1)
         args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step, heads=heads,
                     kv_heads=kv_heads, context=context, gate_stride=gate_stride // 4, scale=dim**-0.5)

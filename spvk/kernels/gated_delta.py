@@ -46,7 +46,9 @@ def columns_per_cluster(profile: Profile, size: int) -> int:
     pay (512 tokens, 16 heads of 128, two cores: 8 columns 94 ms, 16 59 ms, 32 46 ms), until compiling the
     unrolled loop takes too long (16: 1.2 s, 32: 3.3 s).
     """
-    return min(size, 2048 // size) if profile.name == "cpu" else 2
+    if profile.name == "cpu":
+        return min(size, int(profile.choice("gated_delta.columns", "16")) * 128 // size)
+    return int(profile.choice("gated_delta.columns", "2"))
 
 
 def state_bytes(value_heads: int, size: int) -> int:

@@ -54,7 +54,8 @@ def lanes(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
 
     Weights in four bytes cost as many loads as x, so their tile is nearer to a square.
     """
-    most_rows, most_wide = (32, 4) if weight_type == "F32" else (16, 8)
+    chosen = "32x4" if weight_type == "F32" else profile.choice("matmul.tile", "16x8")
+    most_rows, most_wide = map(int, chosen.split("x"))
     tile = next(t for t in (2, 4, 8, 16, 32) if t >= min(rows, most_rows))
     wide = next(t for t in (2, 4, 8) if t * profile.local >= min(n, most_wide * profile.local))
     groups = (-(-n // (wide * profile.local)), -(-rows // tile), 1)

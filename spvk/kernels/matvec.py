@@ -42,14 +42,15 @@ def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *,
 
 def lanes(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:
     """(source, constants, rows of W a workgroup): many rows a lane, unless few workgroups would be left."""
-    wide = 8 if w.rows >= 64 * profile.local else 2
+    wide = int(profile.choice("matvec.wide", "8")) if w.rows >= 64 * profile.local else 2
     return "matvec.lanes", {"WIDE": wide}, wide * profile.local
 
 
 def across(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:
     """The same: as many lanes a row as the row has chunks to share, a power of two up to the subgroup."""
     chunks = w.k // min(32, max(8, BY_NAME[w.type].block_elements))
-    count = min(profile.subgroup, 1 << (chunks.bit_length() - 1))
+    most = min(profile.subgroup, int(profile.choice("matvec.lanes", str(profile.subgroup))))
+    count = min(most, 1 << (chunks.bit_length() - 1))
     return "matvec.rows", {"LANES": count}, profile.local // count
 
 

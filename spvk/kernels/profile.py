@@ -11,12 +11,18 @@ class Profile:
 
     `subgroup` is the number of lanes that run together; `local` the workgroup size for row reductions.
     `precision` is `exact` (products of float32 activations) or `fast` (activations rounded for products).
+    `choices` are names and values of variants that were measured on the device.
     """
 
     name: str
     subgroup: int
     local: int
     precision: str = "exact"
+    choices: tuple[tuple[str, str], ...] = ()
+
+    def choice(self, name: str, default: str) -> str:
+        """What was measured to be fastest on the device at hand (see tuning.py), else the default."""
+        return dict(self.choices).get(name, default)
 
 
 CPU = Profile("cpu", 8, 8)        # no barrier is free there: one subgroup a workgroup

@@ -1,0 +1,124 @@
+"""spvk tune: candidates in turns, what is kept and when it counts, errors. No assertion about speed itself."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import nmse
+from models import DRAFT, TARGET
+from spvk import tune, tuning
+from spvk.kernels.profile import CPU, Profile
+from spvk.model import Model
+from spvk.vulkan import Commands
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setattr(tuning, "cache_dir", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock by which the candidate that costs[name] says takes that many ms."""
+    now = [0.0]
+    monkeypatch.setattr(tune, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_the_fastest_candidate_is_kept_where_it_is_clearly_faster(clock, device, profile, monkeypatch):
+    def run_for(costs):
+        def fastest(runs):
+            return {name: costs[name] for name in runs}
+
+        monkeypatch.setattr(tune, "fastest", fastest)
+        return tune.measure(device, profile, "matvec.wide", 1).kept
+
+    assert run_for({"8": 1.0, "4": 0.98, "2": 2.0}) == "8"  # two per cent are noise
+    assert run_for({"8": 1.0, "4": 0.9, "2": 2.0}) == "4"
+
+
+def test_runs_take_turns_and_the_least_time_counts(clock):
+    order = []
+
+    def candidate(name, times):
+        def run():
+            order.append(name)
+            clock[0] += times[min(order.count(name) - 1, len(times) - 1)]
+
+        return run
+
+    ms = tune.fastest({"a": candidate("a", [9, 0.3, 0.2, 0.4]), "b": candidate("b", [9, 0.5])})
+    assert order[:6] == ["a", "b", "a", "b", "a", "b"]
+    assert ms == pytest.approx({"a": 200.0, "b": 500.0})
+
+
+@pytest.mark.parametrize("profile", [CPU, Profile("scalar", 8, 64)], ids=lambda p: p.name)
+def test_every_candidate_gives_the_same_answer(device, profile):
+    for choice, candidates in tuning.choices_for(profile).items():
+        answers = []
+        for name in candidates:
+            scratch = tune.Scratch(device)
+            recording = tune.LAUNCHES[choice](replace(profile, choices=((choice, name),)), scratch, 33)
+            commands = Commands(device, scratch.memory, recording)
+            commands.run()
+            answers.append(scratch.memory.download(recording[-1].args["y"]))
+            commands.free()
+            scratch.memory.free()
+        assert np.isfinite(answers[0]).all() and answers[0].std() > 0, choice
+        assert all(nmse(answer, answers[0]) < 1e-11 for answer in answers), choice
+
+
+def test_what_is_kept_counts_for_this_device_and_these_shaders(device, profile, monkeypatch):
+    assert tuning.tuned(device, profile) == profile
+    tuning.save(device, {"matmul.tile": "16x4", "matvec.wide": "3", "unheard.of": "1"})
+    assert tuning.tuned(device, profile).choices == (("matmul.tile", "16x4"),)
+    monkeypatch.setattr(tuning, "shaders_digest", lambda: "others")
+    assert tuning.tuned(device, profile) == profile
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "shaders": 3, "choices": 4}']
+)
+def test_a_spoilt_file_counts_as_none(device, profile, text):
+    tuning.path_for(device).write_text(text)
+    assert tuning.tuned(device, profile) == profile
+
+
+def test_models_use_what_was_kept(device):
+    tuning.save(device, {"matmul.tile": "8x8"})
+    with Model(device, DRAFT) as model:
+        assert model.profile.choice("matmul.tile", "16x8") == "8x8"
+
+
+def test_the_command_keeps_kernels_and_a_pairs_rates(spvk, cache, monkeypatch, tmp_path):
+    monkeypatch.setattr(tune, "CPU_TOKENS", 2)
+    monkeypatch.setattr(tune, "SECONDS", 0.0)
+    monkeypatch.setattr(tune, "CPU_LENGTHS", (40, 300))
+    monkeypatch.setattr(tune.job, "cache_dir", lambda: cache)
+    monkeypatch.setattr(tune, "choices_for", lambda profile: {"matvec.wide": ("8", "4")})
+    status, out, err = spvk("tune", "-m", TARGET, "-md", DRAFT)
+    assert status == 0 and out == ""
+    assert "matvec.wide" in err and "300 tokens: prefill" in err
+    (kept,) = cache.glob("tuning-*.json")
+    assert json.loads(kept.read_text())["choices"]["matvec.wide"] in ("8", "4")
+    records = json.loads((cache / "rates.json").read_text())["records"]
+    assert {key.rsplit("/", 1)[1]: len(rows) for key, rows in records.items()} == {
+        "prefill": 4,
+        "score": 2,
+        "kept": 1,
+    }
+
+
+def test_one_model_alone_is_an_error(spvk):
+    assert spvk("tune", "-m", TARGET)[::2] == (2, "spvk: --draft: missing, expected both models or none\n")
+    assert spvk("tune", "-md", DRAFT)[::2] == (2, "spvk: --target: missing, expected both models or none\n")
+
+
+def test_a_cache_that_cannot_be_written_is_named(device, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tuning, "cache_dir", lambda: tmp_path / "file" / "x")
+    with pytest.raises(tuning.SpvkError, match="expected a cache directory that can be written"):
+        tuning.save(device, {})
