@@ -27,6 +27,7 @@ from .specprefill import (
     RateStore,
     Settings,
     fingerprint,
+    heads_for,
     prefill_work,
     read_structure,
     report_dict,
@@ -257,6 +258,7 @@ def run_prefill(
             on_token=lambda t: screen.answer(text.push(t)),
             structure=structure,
             rates=memory.rates(),
+            heads=heads_of(settings, scorer),
         )
         if batch == engine.BATCH:  # others have speeds of their own
             memory.add(result)
@@ -278,6 +280,14 @@ def run_prefill(
             scores = result.selection.chunk_scores
             explain(Account(report, tokens.tolist(), pieces, result.importance, scores))
     return report
+
+
+def heads_of(settings: Settings, draft: Model | None) -> np.ndarray | None:
+    """Heads of the draft that count, bool [attention layers, heads]; None: all of them."""
+    if draft is None:
+        return None
+    shape = (len(draft.config.attention_layers), draft.config.attention.heads)
+    return heads_for(settings.heads, cache_dir(), draft.path, shape)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ def cli() -> None:
 for _command in (
     prefill.prefill,
     evaluate.evaluate,
+    evaluate.calibrate,
     tools.dump,
     tools.inspect,
     tools.devices,

@@ -1,11 +1,11 @@
-"""`spvk eval`: accuracy against baselines."""
+"""`spvk eval`: accuracy against baselines. `spvk calibrate`: the heads that retrieve."""
 
 from __future__ import annotations
 
 import click
 
 from ..errors import SpvkError
-from .shared import BATCH, DEVICE, RAW, TARGET, draft_option, predict_option
+from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, predict_option
 
 
 @click.command("eval")
@@ -118,3 +118,61 @@ def evaluate(
     if plots_folder is not None:
         plots.write_plots(plots_folder, report["table"])
     click.echo(text, nl=False)
+
+
+@click.command()
+@draft_option("The model whose heads are ranked.", required=True)
+@click.option(
+    "--task",
+    default="passkey,keys,lookup,code",
+    show_default=True,
+    metavar="A,B,...",
+    help="Generated prompts, as for eval.",
+)
+@click.option("--length", default="500", show_default=True, metavar="N,...", help="Tokens of each prompt.")
+@click.option(
+    "--count",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Prompts of each task, length and depth, to rank the heads by; as many again to validate.",
+)
+@click.option(
+    "--lookahead",
+    type=click.IntRange(0),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Tokens the draft decodes after each prompt.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the prompts.")
+@RAW
+@BATCH
+@DEVICE
+@click.option(
+    "-o",
+    "--output",
+    type=MODEL_PATH,
+    metavar="OUT.json",
+    help="Where to write the heads [the cache directory, where --heads auto finds them].",
+)
+def calibrate(draft, task, length, count, lookahead, seed, raw, batch, device, output):
+    """Find the heads of a draft that retrieve, for prefill --heads.
+
+    Half of the generated prompts rank the heads by how they attend to what each question needs; the other half
+    decide how many of the best are taken, or all.
+    """
+    from .. import job, show
+    from ..evaluate import calibrate, generate
+
+    recipe = generate.read_recipe(task, length, "0.1,0.3,0.5,0.7,0.9", 2 * count, seed)
+    job.require_writable(output, (draft,))
+    with show.Screen() as screen:
+        result = calibrate.run_calibrate(
+            draft, recipe, raw=raw, lookahead=lookahead, batch=batch, device=device, screen=screen
+        )
+    output = output or calibrate.default_output(draft)
+    job.write_json(output, result)
+    for line in (*calibrate.summary(result), f"written to {output}"):
+        click.echo(line, err=True)

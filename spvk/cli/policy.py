@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..specprefill import Settings
-from ..specprefill.rules import Choice, Whole
+from ..specprefill.rules import Choice, FileOr, Whole
 
 HELP = {
     "preset": "Named settings; every other option, and every variable, goes before them.",
@@ -22,6 +22,7 @@ HELP = {
     "max_keep": "Keep at most N tokens.",
     "window": "Score in overlapping windows of N tokens.",
     "lookahead": "Tokens the draft decodes while it scores.",
+    "heads": "Heads of the draft that count: all, or those that `spvk calibrate` found (auto: if it did).",
     "softmax": "Keys of a score row: all that the query sees, or the prompt's alone.",
     "pool": "Average scores over N neighbouring tokens, odd.",
     "normalise": "How scores are brought to a common scale.",
@@ -63,7 +64,11 @@ def default_of(field: Any) -> str:
 
 def _option(field: Any):
     rule, variable = field.metadata["rule"], field.metadata["variable"]
-    values = "|".join(rule.names) if isinstance(rule, Choice) else "N" if isinstance(rule, Whole) else "X"
+    values = "N" if isinstance(rule, Whole) else "X"
+    if isinstance(rule, Choice):
+        values = "|".join(rule.names)
+    elif isinstance(rule, FileOr):
+        values = "|".join(("FILE", *rule.words))
     hint = default_of(field) + (f"; {variable}" if variable else "")
     return click.option(flag_of(field.name), metavar=values, help=f"{HELP[field.name]} [{hint}]")
 

@@ -59,6 +59,8 @@ def run_eval(
         pair = job.open_pair(stack, dev, target, draft)
         for m in dict.fromkeys(pair):
             screen.notices(m)
+        for policy in plan.policies:
+            job.heads_of(policy.settings(0.5), pair[1])  # a file that cannot be used is named before the work
         if generated:
             questions = generate(prompts, pair[0], plan)
         questions = first_of_each_cell(questions, limit)

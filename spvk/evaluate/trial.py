@@ -145,14 +145,16 @@ class Trial:
             length = min(n, settings.window or n) + settings.lookahead
             prepare(self.draft, length, batch, engine.capture_for(settings))
             with clock.phase("score_ms"):
-                importance = engine.score(self.draft, self.tokens, settings, batch=batch)
+                importance = engine.score(
+                    self.draft, self.tokens, settings, batch=batch, heads=job.heads_of(settings, self.draft)
+                )
             self.scored[key] = importance, clock.ms["score_ms"]
         return self.scored[key]
 
     def rows_key(self, settings: Settings) -> tuple:
         """Settings of one key have the same scores, before anything is normalised."""
         pool = settings.pool if engine.by_head(settings) else 1
-        return settings.window, settings.lookahead, settings.softmax, pool
+        return settings.window, settings.lookahead, settings.heads, settings.softmax, pool
 
     def read(
         self, selection: Selection, settings: Settings, clock: engine.Clock

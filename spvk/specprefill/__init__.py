@@ -8,6 +8,7 @@ whose name the function shares; the decisions as `decide.before`, `decide.after`
 from spvk.specprefill.adaptive import Evidence, keep_fraction, read_evidence
 from spvk.specprefill.cost import Prediction, Rates, prefill_work, score_work
 from spvk.specprefill.decide import Decision
+from spvk.specprefill.heads import heads_for
 from spvk.specprefill.importance import (
     boost,
     join,
@@ -36,6 +37,7 @@ __all__ = [
     "boost",
     "choose",
     "fingerprint",
+    "heads_for",
     "join",
     "keep_all",
     "keep_fraction",

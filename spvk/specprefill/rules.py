@@ -35,6 +35,22 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class FileOr:
+    """The name of a file, or one of some words, which are matched as they are."""
+
+    words: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return f"a file's name, {' or '.join(self.words)}"
+
+    def read(self, value: Any) -> str:
+        if not isinstance(value, str) or not value.strip() or "\0" in value:
+            raise ValueError
+        return value.strip()
+
+
+@dataclass(frozen=True)
 class Whole:
     low: int
     optional: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 from spvk.errors import SpvkError
 from spvk.specprefill.presets import PRESETS, effective
-from spvk.specprefill.rules import Choice, Odd, Percent, Real, Whole, read, shown
+from spvk.specprefill.rules import Choice, FileOr, Odd, Percent, Real, Whole, read, shown
 
 MAX_BOOST = 1000.0
 POSITIONS = ("original", "renumber")
@@ -61,6 +61,9 @@ class Settings:
     """Tokens scored at a time; None: the whole prompt at once."""
     lookahead: int = _setting(8, Whole(0), "SP_LOOKAHEAD")
     """Tokens the draft generates; its queries and the prompt's last one make `lookahead + 1` score rows."""
+    heads: str = _setting("all", FileOr(("auto", "all")), "SP_HEADS")
+    """Whose rows count: `all` heads', those in a file of `spvk calibrate`, or (`auto`) those in the cache's
+    file for this draft, all where there is none."""
     softmax: str = _setting("all", Choice(("all", "prompt")), "SP_SOFTMAX")
     """Keys of a score row's softmax: `all` that the query sees, or the `prompt`'s alone."""
     pool: int = _setting(1, Odd(1), "SP_POOL")
