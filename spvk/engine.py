@@ -12,6 +12,7 @@ import numpy as np
 from .errors import SpvkError
 from .model import Model
 from .models.builder import Capture
+from .scoring import BATCH, Progress, by_head, capture_for, quiet, score
 from .session import Session, check_tokens, prepare
 from .specprefill import (
     Decision,
@@ -19,22 +20,12 @@ from .specprefill import (
     Selection,
     Settings,
     Structure,
+    Tally,
     Timings,
     choose,
     decide,
-    join,
     keep_all,
-    reduce_rows,
-    require_finite,
 )
-from .specprefill.windows import windows
-
-Progress = Callable[[str, int, int], None]  # phase ("score", "prefill", "decode"), done, total
-BATCH = 512
-
-
-def quiet(phase: str, done: int, total: int) -> None:
-    """The progress callback that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,85 +40,6 @@ class Result:
     decision: Decision
     importance: np.ndarray | None
     """float64 [n] where the draft scored to the end, whatever was decided then; else None."""
-
-
-def score(
-    draft: Model,
-    tokens: Sequence[int],
-    settings: Settings,
-    *,
-    batch: int = BATCH,
-    progress: Progress = quiet,
-    heads: np.ndarray | None = None,
-) -> np.ndarray:
-    """Importance of every prompt token, float64 [n]: SpecPrefill (arXiv 2502.02789), description 3.1.
-
-    The draft reads the prompt, window by window, then decodes `settings.lookahead` tokens greedily; each of
-    these steps, and the prompt's last token before them, gives a row of attention over the prompt. Rows
-    are reduced (maximum over heads and layers, mean over steps) on the device, or on the host where each
-    head's row is pooled or its softmax taken over the prompt alone. `heads`, bool [attention layers, heads],
-    says whose rows count (None: all). Raises SpvkError when the scores are not
-    finite, naming the layer.
-    """
-    tokens, _ = check_tokens(tokens, None, draft.vocabulary)
-    parts = windows(len(tokens), settings.window)
-    longest = max(w.end - w.start for w in parts)
-    scores, done = [], 0
-    with Session(draft, longest + settings.lookahead, batch, capture_for(settings), heads) as session:
-        for w in parts:
-            session.reset()
-            scores.append(
-                score_window(
-                    session,
-                    tokens[w.start : w.end],
-                    settings,
-                    lambda n, base=done: progress("score", base + n, sum(w.end - w.start for w in parts)),
-                )
-            )
-            done += w.end - w.start
-    return join(parts, scores)
-
-
-def by_head(settings: Settings) -> bool:
-    """Whether rows come to the host head by head: the device's sum cannot be pooled or renormalised."""
-    return settings.softmax == "prompt" or settings.pool > 1
-
-
-def capture_for(settings: Settings) -> Capture:
-    """What a scoring session leaves behind."""
-    return Capture(rows=True) if by_head(settings) else Capture(importance=True)
-
-
-def score_window(
-    session: Session, tokens: np.ndarray, settings: Settings, progress: Callable[[int], None]
-) -> np.ndarray:
-    """Importance of one window's tokens, float32 [n] (float64 by head)."""
-    total, steps = 0.0, settings.lookahead + 1
-    try:
-        token = session.prefill(tokens, progress=progress)
-        for i in range(steps):
-            if i:
-                token = session.decode(token, len(tokens) + i - 1)
-            if by_head(settings):
-                rows = [session.attention_rows()]
-                how = {"softmax": settings.softmax, "width": settings.pool, "heads": session.heads}
-                total += reduce_rows(rows, len(tokens), **how)
-        importance = total / steps if by_head(settings) else session.importance()
-        require_finite(importance, "importance")
-    except SpvkError as error:
-        raise SpvkError(f"{error}; first in {locate_nan(session.model, tokens)}") from None
-    return importance
-
-
-def locate_nan(model: Model, tokens: np.ndarray) -> str:
-    """The first layer whose output for some prefix's last token is not finite, in words."""
-    with Session(model, len(tokens), BATCH, Capture(hidden=True)) as session:
-        try:
-            session.prefill(tokens)
-        except SpvkError:
-            pass
-        bad = np.flatnonzero(~np.isfinite(session.hidden()).all(1))
-    return f"layer {bad[0]} (blk.{bad[0]})" if bad.size else "the output head"
 
 
 def prefill(
@@ -146,13 +58,15 @@ def prefill(
     structure: Structure | None = None,
     rates: Rates = Rates(),
     heads: np.ndarray | None = None,
+    tally: Tally | None = None,
 ) -> Result:
     """The main job: score with the draft, select, prefill the target with what matters, decode greedily.
 
     tokens: integers [n]. At most `predict` tokens are decoded, fewer when one of `stop` comes; `on_token`
     gets each as it is known. `load_ms` is what opening the models took; compiling their pipelines is added
     to it. `context` limits prompt and answer together (default: the target's own). `structure` says which
-    tokens are protected, `rates` what earlier runs measured (see specprefill), `heads` is as for `score`.
+    tokens are protected, `rates` what earlier runs measured (see specprefill); `heads` and `tally`
+    are as for `score`.
     Raises SpvkError for bad tokens, a prompt beyond the context, vocabularies that differ; what is wrong
     with scoring makes mode auto read everything instead, and is raised in mode always.
     """
@@ -163,12 +77,23 @@ def prefill(
     decision = before(draft, n, settings, structure, rates)
     with clock.phase("load_ms"):
         if decision is None:
-            prepare(draft, min(n, settings.window or n) + settings.lookahead, batch, capture_for(settings))
+            prepare(
+                draft, min(n, settings.window or n) + settings.lookahead, batch, capture_for(settings, tally)
+            )
         prepare(target, n + max(1, predict), batch)
     selection, importance = keep_all(n, settings), None
     if decision is None:
         selection, decision, importance = sift(
-            draft, tokens, settings, structure, rates, clock, batch=batch, progress=progress, heads=heads
+            draft,
+            tokens,
+            settings,
+            structure,
+            rates,
+            clock,
+            batch=batch,
+            progress=progress,
+            heads=heads,
+            tally=tally,
         )
     answer = read(
         target,
@@ -214,12 +139,15 @@ def sift(
     batch: int = BATCH,
     progress: Progress = quiet,
     heads: np.ndarray | None = None,
+    tally: Tally | None = None,
 ) -> tuple[Selection, Decision, np.ndarray | None]:
     """The tokens that the target shall read, why, and their importance float64 [n] (None: scoring failed)."""
     n = len(tokens)
     try:
         with clock.phase("score_ms"):
-            importance = score(draft, tokens, settings, batch=batch, progress=progress, heads=heads)
+            importance = score(
+                draft, tokens, settings, batch=batch, progress=progress, heads=heads, tally=tally
+            )
         with clock.phase("select_ms"):
             chosen = choose(importance, settings, structure, pooled=by_head(settings))
             prediction = rates.predict(n, settings, chosen.kept_tokens)

@@ -51,6 +51,10 @@ class Account:
     """float64 [n] as the draft scored; None where it did not."""
     chunk_scores: ArrayLike | None = None
     """float64 [chunks] by which chunks were ranked; NaN or None where there was no ranking."""
+    head_shares: ArrayLike | None = None
+    """float64 [attention layers, heads], summing to 1: each head's part of the score of what was read."""
+    blocks: Sequence[int] = ()
+    """The attention layers' numbers among all layers of the draft."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -126,6 +130,7 @@ def page(account: Account) -> str:
         chunks=chunk_rows(account),
         chart=Markup(chart(account)) if account.importance is not None else "",
         share=_share_kept(account),
+        heads=head_rows(account),
         numbers=[(_words(k), _value(v)) for k, v in report["numbers"].items()],
         times=_times(report),
         settings=_settings(report["settings"]),
@@ -267,6 +272,22 @@ def _tick(n: int) -> int:
     """A round distance of axis labels: 1, 2 or 5 times a power of ten, at most ten of them."""
     base = 10 ** max(0, len(str(n)) - 2)
     return next(base * k for k in (1, 2, 5, 10, 20) if n <= 10 * base * k)
+
+
+def head_rows(account: Account) -> list[dict[str, Any]]:
+    """Each attention layer's number, share, and heads: their shares in per cent and their shades, 0 to 9.
+
+    Shades go by the square root of the share beside the largest; none where there is no tally.
+    """
+    if account.head_shares is None:
+        return []
+    shares = np.asarray(account.head_shares, np.float64)
+    shades = np.floor((LEVELS - 1) * np.sqrt(shares / shares.max()) + 0.5).astype(int)
+    return [
+        {"block": block, "share": float(100 * row.sum()),
+         "heads": [{"share": float(100 * x), "shade": int(k)} for x, k in zip(row, depth)]}
+        for block, row, depth in zip(account.blocks, shares, shades)
+    ]
 
 
 def protected_spans(account: Account) -> list[tuple[int, int, str]]:

@@ -26,6 +26,7 @@ from .specprefill import (
     Rates,
     RateStore,
     Settings,
+    Tally,
     fingerprint,
     heads_for,
     prefill_work,
@@ -157,13 +158,13 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
             raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
 
 
-def require_page(path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:
-    """`require_writable` for `--explain`, whose page is no terminal's and no other output's file."""
+def require_page(flag: str, path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:
+    """`require_writable` for a page (`flag` names it), which is no terminal's and no other output's file."""
     if path in ("", "-"):
-        raise SpvkError(f"--explain: found {path!r}, expected the name of a file to write")
+        raise SpvkError(f"{flag}: found {path!r}, expected the name of a file to write")
     require_writable(path, inputs)
     if path and report and os.path.realpath(path) == os.path.realpath(report):
-        raise SpvkError(f"--explain {plain(path)}: the file of --json, expected another file to write")
+        raise SpvkError(f"{flag} {plain(path)}: the file of --json, expected another file to write")
 
 
 def write_file(path: str, data: bytes) -> None:
@@ -227,7 +228,8 @@ def run_prefill(
     """The main job from files to report; `screen` is a show.Screen. Returns the report as plain values.
 
     `protect` are ranges [start, end) of prompt tokens to keep besides; `explain` gets what explain.py needs.
-    What the run took is remembered in the cache directory, for mode auto to predict by.
+    What the run took is remembered in the cache directory, for mode auto to predict by, unless it is explained:
+    that takes longer.
     """
     if draft is None and settings.mode != "off":
         raise SpvkError("--draft: missing, expected a GGUF file (or --mode off for a dense prefill)")
@@ -242,6 +244,7 @@ def run_prefill(
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
         memory = RateMemory.of(dev, target, draft, settings)
+        tally = None if explain is None else Tally()
         load_ms = 1e3 * (perf_counter() - start)
         text = StreamDecoder(model.tokenizer, skip_special=True)
         result = engine.prefill(
@@ -259,8 +262,9 @@ def run_prefill(
             structure=structure,
             rates=memory.rates(),
             heads=heads_of(settings, scorer),
+            tally=tally,
         )
-        if batch == engine.BATCH:  # others have speeds of their own
+        if batch == engine.BATCH and tally is None:  # others have speeds of their own
             memory.add(result)
         screen.answer(text.finish())
         report = report_dict(
@@ -277,8 +281,10 @@ def run_prefill(
         )
         if explain is not None:
             pieces = [model.tokenizer.token_bytes(t) for t in tokens.tolist()]
-            scores = result.selection.chunk_scores
-            explain(Account(report, tokens.tolist(), pieces, result.importance, scores))
+            scores, kept = result.selection.chunk_scores, result.selection.positions
+            shares = None if result.importance is None else tally.shares(kept)
+            blocks = scorer.config.attention_layers if scorer else ()
+            explain(Account(report, tokens.tolist(), pieces, result.importance, scores, shares, blocks))
     return report
 
 

@@ -1,6 +1,7 @@
 """The page that explains a prefill: what it marks, what it escapes, and that it needs nothing but itself."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import DRAFT, TARGET
-from spvk.explain import Account, chunk_rows, groups, heat_strip, levels, page, prompt_html, visible
+from spvk.explain import Account, chunk_rows, groups, head_rows, heat_strip, levels, page, prompt_html, visible
 from spvk.gguf import open_gguf
 from spvk.specprefill import Decision, Selection, Settings, Structure, Timings, report_dict, spans_of
 from spvk.tokenizer import Tokenizer
@@ -193,6 +194,20 @@ def test_numbers_are_those_of_the_report():
     assert bars[:4] == ["all", "none", "none", "none"]
 
 
+def test_heads_show_what_they_gave():
+    told = account(words(40), range(16), np.ones(40))
+    told = Account(told.report, told.ids, told.pieces, told.importance, told.chunk_scores,
+                   np.array([[0.64, 0.0], [0.2, 0.16]]), (3, 7))
+    rows = head_rows(told)
+    assert [(r["block"], round(r["share"], 9)) for r in rows] == [(3, 64.0), (7, 36.0)]
+    assert [[h["shade"] for h in r["heads"]] for r in rows] == [[9, 0], [5, 5]]  # 9 sqrt(.3125) = 5.03, 4.5
+    text = page(told)
+    assert ('<tr><th scope="row">blk.3</th><td class="num">64.0</td><td class="num h9">64.0</td>'
+            '<td class="num h0">·</td></tr>') in text
+    assert Page(text).numbers(struck=False) == list(range(16))
+    assert head_rows(account(words(40))) == [] and "Layers and heads" not in page(account(words(40)))
+
+
 def test_unranked_chunks_show_the_mean_importance():
     told = account(words(8), None, np.arange(8.0), Settings(chunk=4), status="fell_back_dense")
     told = Account(told.report, told.ids, told.pieces, told.importance, np.full(2, np.nan))
@@ -209,6 +224,8 @@ def test_two_thousand_tokens_stay_small():
     rng = np.random.default_rng(0)
     kept = np.flatnonzero(rng.random(2000) < 0.5)  # far more runs than any selection has
     told = account(words(2000), kept, rng.random(2000), Settings(chunk=1))
+    shares = np.full((36, 32), 1 / 36 / 32)
+    told = Account(told.report, told.ids, told.pieces, told.importance, told.chunk_scores, shares, range(36))
     assert len(page(told).encode()) < 2_000_000
 
 
@@ -255,6 +272,21 @@ def test_the_command_writes_what_the_report_says(spvk, tokens_file, tmp_path, mo
     lines = [line.split() for line in err.splitlines() if line.startswith(("scores", "read"))]
     strip = {line[0]: line[-1] for line in lines}
     assert len(strip["scores"]) == len(strip["read"]) == 60 - 22 and set(strip["read"]) <= set("━╍·")
+
+
+def test_explain_is_prefill_for_the_page(spvk, tokens_file, tmp_path):
+    run = ("-m", TARGET, "-md", DRAFT, "--tokens", tokens_file, "--keep", "0.2", "--json", "-")
+    status, out, err = spvk("explain", *run, "-o", tmp_path / "o.html")
+    assert status == 0, err
+    report, plain = json.loads(out), json.loads(spvk("prefill", *run, "-n", "1")[1])
+    assert report["selection_sha256"] == plain["selection_sha256"] and report["tokens"] == plain["tokens"]
+    text = (tmp_path / "o.html").read_text(encoding="utf-8")
+    shares = [float(s) for s in re.findall(r'blk\.3</th><td class="num">([\d.]+)', text)]
+    heads = re.findall(r'<td class="num h\d">([\d.·]+)</td>', text)
+    assert shares == [100.0] and len(heads) == 4  # the draft's only attention layer
+    assert abs(sum(float(h) for h in heads if h != "·") - 100) < 0.3
+    refused(spvk("explain", *run), "--output")
+    refused(spvk("explain", *run, "-o", "-"), "--output: found '-'", "the name of a file")
 
 
 def test_without_the_option_there_is_no_strip(spvk, tokens_file):

@@ -19,6 +19,7 @@ def cli() -> None:
 
 for _command in (
     prefill.prefill,
+    prefill.explain,
     evaluate.evaluate,
     evaluate.calibrate,
     tools.dump,

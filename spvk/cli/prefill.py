@@ -1,8 +1,9 @@
-"""`spvk prefill`: the main job."""
+"""`spvk prefill`, the main job, and `spvk explain`, the same for the page alone."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -18,21 +19,48 @@ from .shared import (
     with_options,
 )
 
+JOB_OPTIONS = (
+    TARGET,
+    draft_option("The small model that scores; needed unless --mode off."),
+    *PROMPT_OPTIONS,
+    click.option(
+        "-c",
+        "--ctx-size",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Limit on prompt and answer [the model's].",
+    ),
+    *POLICY_OPTIONS,
+    BATCH,
+    DEVICE,
+    click.option(
+        "--json",
+        "json_file",
+        metavar="FILE|-",
+        help="Write the report as JSON (- is standard output, alone).",
+    ),
+)
+
+OWN = (
+    "target",
+    "draft",
+    "prompt",
+    "prompt_file",
+    "tokens_file",
+    "raw",
+    "system",
+    "predict",
+    "ctx_size",
+    "batch",
+    "device",
+    "json_file",
+    "page_file",
+)  # all other options are the policy's
+
 
 @click.command()
-@TARGET
-@draft_option("The small model that scores; needed unless --mode off.")
-@with_options(*PROMPT_OPTIONS)
+@with_options(*JOB_OPTIONS)
 @predict_option(0, "Tokens to decode.")
-@click.option(
-    "-c", "--ctx-size", type=click.IntRange(1), metavar="N", help="Limit on prompt and answer [the model's]."
-)
-@with_options(*POLICY_OPTIONS)
-@BATCH
-@DEVICE
-@click.option(
-    "--json", "json_file", metavar="FILE|-", help="Write the report as JSON (- is standard output, alone)."
-)
 @click.option(
     "--explain",
     "page_file",
@@ -40,43 +68,46 @@ from .shared import (
     metavar="OUT.html",
     help="Write a page that shows each token's score and what was read.",
 )
-def prefill(
-    target,
-    draft,
-    prompt,
-    prompt_file,
-    tokens_file,
-    raw,
-    system,
-    predict,
-    ctx_size,
-    batch,
-    device,
-    json_file,
-    page_file,
-    protect,
-    **policy,
-):
+def prefill(**options):
     """Score the prompt with the draft, prefill the target with what matters, decode the answer."""
+    run(options, "--explain")
+
+
+@click.command()
+@with_options(*JOB_OPTIONS)
+@predict_option(0, "Tokens to decode.", 1)
+@click.option(
+    "-o", "--output", "page_file", type=MODEL_PATH, required=True, metavar="OUT.html", help="The page."
+)
+def explain(**options):
+    """Write a page that shows what a prefill reads and why: tokens, chunks, layers and heads, the decision."""
+    run(options, "--output")
+
+
+def run(options: dict[str, Any], page_flag: str) -> None:
+    """Prefill by a command's options; `page_flag` is what its page's file is called."""
     from .. import job, show
 
-    policy["protect"], ranges = job.read_protect(protect)
-    settings = job.read_settings(policy, os.environ)
-    source = job.Prompt.of(prompt, prompt_file, tokens_file, raw=raw, system=system)
-    inputs = (target, draft, prompt_file, tokens_file)
+    given = {name: options.pop(name) for name in OWN if name in options}
+    options["protect"], ranges = job.read_protect(options["protect"])
+    settings = job.read_settings(options, os.environ)
+    prompt = (given["prompt"], given["prompt_file"], given["tokens_file"])
+    source = job.Prompt.of(*prompt, raw=given["raw"], system=given["system"])
+    json_file, page_file = given["json_file"], given["page_file"]
+    inputs = (given["target"], given["draft"], given["prompt_file"], given["tokens_file"])
     job.require_writable(json_file, inputs)
-    job.require_page(page_file, json_file, inputs)
+    job.require_page(page_flag, page_file, json_file, inputs)
     accounts = []
     with show.Screen(json_only=json_file == "-") as screen:
         report = job.run_prefill(
-            target,
-            draft,
+            given["target"],
+            given["draft"],
             source,
             settings,
-            predict=predict,
-            context=ctx_size,
-            batch=batch,
-            device=device,
+            predict=given["predict"],
+            context=given["ctx_size"],
+            batch=given["batch"],
+            device=given["device"],
             screen=screen,
             protect=ranges,
             explain=accounts.append if page_file else None,

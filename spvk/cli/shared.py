@@ -47,9 +47,11 @@ def draft_option(text: str, required: bool = False):
     return click.option("-md", "--draft", type=MODEL_PATH, required=required, metavar="GGUF", help=text)
 
 
-def predict_option(least: int, text: str):
+def predict_option(least: int, text: str, default: int = 32):
     least = click.IntRange(least)
-    return click.option("-n", "--predict", type=least, default=32, show_default=True, metavar="N", help=text)
+    return click.option(
+        "-n", "--predict", type=least, default=default, show_default=True, metavar="N", help=text
+    )
 
 
 def with_options(*options):

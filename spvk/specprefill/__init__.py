@@ -17,12 +17,14 @@ from spvk.specprefill.importance import (
     reduce_rows,
     require_finite,
     require_finite_layers,
+    rows_of_heads,
 )
 from spvk.specprefill.protect import Structure, read_structure, verify
 from spvk.specprefill.rates import RateStore, fingerprint, settings_key
 from spvk.specprefill.report import Timings, report_dict, status_of
 from spvk.specprefill.selection import Selection, choose, keep_all, positions_of, select, spans_of
 from spvk.specprefill.settings import Settings
+from spvk.specprefill.tally import Tally
 
 __all__ = [
     "Decision",
@@ -33,6 +35,7 @@ __all__ = [
     "Selection",
     "Settings",
     "Structure",
+    "Tally",
     "Timings",
     "boost",
     "choose",
@@ -51,6 +54,7 @@ __all__ = [
     "report_dict",
     "require_finite",
     "require_finite_layers",
+    "rows_of_heads",
     "score_work",
     "select",
     "settings_key",

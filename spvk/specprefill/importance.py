@@ -71,13 +71,21 @@ def reduce_rows(
         raise ValueError("no attention rows")
     total = np.zeros(n, dtype=np.float64)
     for rows in steps:
-        rows = np.asarray(rows, dtype=np.float64)[:, :, :n]
-        for i, layer in enumerate(rows):
-            require_finite(layer, layers[i] if layers else f"attention layer {i}")
-        rows = pool(over_prompt(rows) if softmax == "prompt" else rows, width)
-        rows = rows if heads is None else rows * np.asarray(heads)[:, :, None]
+        rows = rows_of_heads(rows, n, layers, softmax=softmax, width=width, heads=heads)
         total += rows.max(axis=1).max(axis=0)
     return total / len(steps)
+
+
+def rows_of_heads(
+    rows: ArrayLike, n: int, layers: Sequence[str] | None = None, *,
+    softmax: str = "all", width: int = 1, heads: ArrayLike | None = None,
+) -> NDArray[np.float64]:
+    """One step's rows, float [layers, heads, keys], as `reduce_rows` takes their maximum: [layers, heads, n]."""
+    rows = np.asarray(rows, dtype=np.float64)[:, :, :n]
+    for i, layer in enumerate(rows):
+        require_finite(layer, layers[i] if layers else f"attention layer {i}")
+    rows = pool(over_prompt(rows) if softmax == "prompt" else rows, width)
+    return rows if heads is None else rows * np.asarray(heads)[:, :, None]
 
 
 def join(windows: Sequence[Window], scores: Sequence[ArrayLike]) -> NDArray[np.float64]:
