@@ -9,7 +9,7 @@ demo: setup
 	@$(PYTHON) examples/demo.py
 
 test: setup
-	$(PYTHON) -m pytest -m "not slow"
+	$(PYTHON) -m pytest
 
 # The full-size models and the real SmolLM2: needs SPVK_FIXTURES, see tests/test_slow.py.
 test-slow: setup

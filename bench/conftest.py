@@ -71,7 +71,7 @@ def device(request):
 @pytest.fixture(scope="session")
 def profile(request, device) -> Profile:
     subgroup = device.info.subgroup[1]
-    classes = {"cpu": CPU, "scalar": Profile("scalar", subgroup, 256), None: profile_for(subgroup)}
+    classes = {"cpu": CPU, "scalar": Profile("scalar", subgroup, 256), None: profile_for(device.info)}
     return classes[request.config.getoption("profile")]
 
 

@@ -1,16 +1,16 @@
 """What RADV's compiler makes of every module, for AMD GPUs that need not be there.
 
-    python bench/isa.py [--device phoenix,navi31,navi21] [--module 'matmul.q4_k.*'] [--class scalar|cpu|none]
+    python bench/isa.py [--device phoenix,navi31,navi21] [--module 'matmul.q4_k.*'] [--class scalar|dot|coopmat|cpu|none]
                         [--wave 32|64] [--all] [--json FILE|-] [--strict] [--icd FILE]
 
 RADV (Mesa 25.0 or newer) compiles for the family in RADV_FORCE_FAMILY on a null device; one process a family.
 phoenix is the Radeon 780M, navi31 the RX 7900 (both RDNA3), navi21 the RX 6800 and 6900 (RDNA2).
 
 A module is compiled with the constants that its launcher chooses for the device: every launcher is called
-without a device, with huge buffers, the 4B's sizes (SIZES), 512 rows and one, options off and on. A module
-that no launcher takes on a GPU gets the constants of class `cpu`, and one without a launcher its default
-constants with LOCAL of the device's class; the column `class` says which (scalar, cpu, none). Where a module
-has several sets of constants the line shows the one that fares worst; --all shows each.
+without a device, with huge buffers, the 4B's sizes (SIZES), several numbers of rows (ROWS), options off and
+on. A module that no launcher takes on a GPU gets the constants of class `cpu`, and one without a launcher its
+default constants with LOCAL 256; the column `class` says which (scalar, dot, coopmat, cpu, none). Where a
+module has several sets of constants the line shows the one that fares worst; --all shows each.
 
 Columns: vector and scalar registers, those spilled, scratch (bytes a wave), lds (bytes a workgroup), waves
 (a SIMD, by registers and LDS; in waves of 32 lanes, so that one of 64 counts twice), code size (bytes),
@@ -34,6 +34,7 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -48,9 +49,9 @@ TROUBLE = ("scratch", "spilled_vgprs", "spilled_sgprs")
 # What launchers are called with, by the name of the argument: the 4B's sizes.
 SIZES = {"heads": 16, "kv_heads": 4, "dim": 256, "rotary": 64, "context": 8192, "eps": 1e-6, "key_heads": 16,
          "value_heads": 32, "size": 128, "channels": 8192, "n": 9216, "k": 40}
-ROWS = (512, 1)
+ROWS = (512, 64, 8, 1)
 # The same for single kernels.
-OTHERS = {"gated_norm": {"heads": 32}, "argmax": {"n": 248320}, "top_k": {"n": 248320}}
+OTHERS = {"quantize_rows": {"k": 2560}, "gated_norm": {"heads": 32}, "argmax": {"n": 248320}, "top_k": {"n": 248320}}
 CAPTURE_STATISTICS = 0x40
 LIMIT_SECONDS, LIMIT_BYTES = 60, 4 * 2**30  # for one module; a runaway compiler takes the machine down
 
@@ -73,7 +74,7 @@ def launches(profile) -> tuple[list, list[str]]:
 
 
 def calls(launcher, profile) -> list:
-    """What a launcher returns: 512 rows and one, options off and on, each weight type if it reads weights."""
+    """What a launcher returns: each of ROWS, options off and on, each weight type if it reads weights."""
     from spvk.shaders import WEIGHT_TYPES
 
     parameters = inspect.signature(launcher).parameters
@@ -107,22 +108,32 @@ def argument(p: inspect.Parameter, profile, sizes: dict, options: bool, kind: st
     return sizes[p.name]
 
 
-def constants(modules: list[str], subgroup: int) -> tuple[list[tuple[str, str, dict[str, int]]], list[str]]:
-    """([(module, class, constants)], complaints), each combination once; `subgroup` is the device's size."""
+def classes(info) -> list:
+    """The profiles whose launches are compiled, by their classes: those of the device, then class `cpu`."""
+    from spvk.kernels.profile import CPU, Profile, profile_for
+
+    gpu = [Profile("scalar", info.subgroup[1], 256)]
+    gpu += [Profile("dot", info.subgroup[1], 256, "fast")] if info.integer_dot else []
+    gpu += [profile_for(info, "fast")] if info.matrix else []
+    return [*gpu, CPU, replace(CPU, precision="fast")]
+
+
+def constants(modules: list[str], info) -> tuple[list[tuple[str, str, dict[str, int]]], list[str]]:
+    """([(module, class, constants)], complaints), each combination once; `info` is the device's."""
     from spvk import shaders
-    from spvk.kernels.profile import CPU, profile_for
 
     found: dict[tuple, None] = {}
-    scalar, complaints = launches(profile_for(subgroup))
-    cpu, more = launches(CPU)
-    for name, made in (("scalar", scalar), ("cpu", cpu)):
-        done = {module for module, _, _ in found}
-        found |= {(d.module, name, tuple(d.spec.items())): None for d in made if d.module not in done}
+    complaints: list[str] = []
+    for profile in classes(info):
+        made, more = launches(profile)
+        complaints += more
+        done = {module for module, name, _ in found if name != profile.name}
+        found |= {(d.module, profile.name, tuple(d.spec.items())): None for d in made if d.module not in done}
     out = [(module, name, dict(spec)) for module, name, spec in found if module in modules]
     bare = [m for m in modules if m not in {module for module, _, _ in out}]
-    local = {"LOCAL": profile_for(subgroup).local}
+    local = {"LOCAL": 256}
     out += [(m, "none", {k: v for k, v in local.items() if k in shaders.manifest()[m].spec}) for m in bare]
-    return sorted(out, key=lambda item: modules.index(item[0])), list(dict.fromkeys(complaints + more))
+    return sorted(out, key=lambda item: modules.index(item[0])), list(dict.fromkeys(complaints))
 
 
 # -- the null device (in the child process) ----------------------------------------------------------------
@@ -145,7 +156,8 @@ class NullDevice:
         if not found:
             raise LookupError("the driver has no such family")
         self.info, self.wave = found[0], wave
-        self.subgroup = wave or self.info.subgroup[1]
+        if wave:
+            self.info = replace(self.info, subgroup=(wave, wave, wave))
         self.handle = self._open()
         self.query = vk.vkGetDeviceProcAddr(self.handle, "vkGetPipelineExecutableStatisticsKHR")
 
@@ -155,7 +167,7 @@ class NullDevice:
 
         extensions = ["VK_KHR_pipeline_executable_properties"]
         f = vk.VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR(pipelineExecutableInfo=1)
-        if self.info.cooperative_matrix:
+        if self.info.matrix:
             extensions.append("VK_KHR_cooperative_matrix")
             f = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR(pNext=f, cooperativeMatrix=1)
         f = vk.VkPhysicalDeviceVulkan13Features(pNext=f, subgroupSizeControl=1, computeFullSubgroups=1,
@@ -182,9 +194,10 @@ class NullDevice:
         layout = create("VkPipelineLayout", lib.vkCreatePipelineLayout, self.handle,
                         vk.VkPipelineLayoutCreateInfo(pushConstantRangeCount=1, pPushConstantRanges=[push]))
         values = ffi.new("uint32_t[]", [v & 0xFFFFFFFF for v in spec.values()] or [0])  # lives until the call
-        wave = vk.VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(requiredSubgroupSize=self.wave or 0)
+        size = spec.get("SUBGROUP") or self.wave
+        wave = vk.VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(requiredSubgroupSize=size or 0)
         stage = vk.VkPipelineShaderStageCreateInfo(
-            pNext=wave if self.wave else None, stage=where, module=shader, pName="main",
+            pNext=wave if size else None, stage=where, module=shader, pName="main",
             pSpecializationInfo=specialisation(module, spec, values))
         flags = api.PIPELINE_CREATE_DISPATCH_BASE | CAPTURE_STATISTICS
         request = vk.VkComputePipelineCreateInfo(flags=flags, stage=stage, layout=layout)
@@ -216,8 +229,8 @@ def measure(family: str, pattern: str, wave: int | None, skip: int) -> None:
 
     device = NullDevice(family, wave)
     combinations, complaints = constants([m for m in shaders.manifest() if fnmatch.fnmatch(m, pattern)],
-                                         device.subgroup)
-    driver = f"{device.info.name}, {device.info.driver}, subgroups of {device.subgroup}"
+                                         device.info)
+    driver = f"{device.info.name}, {device.info.driver}, subgroups of {device.info.subgroup[1]}"
     print(json.dumps({"driver": driver, "complaints": complaints, "combinations": combinations}), flush=True)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     for module, _, spec in combinations[skip:]:
@@ -314,7 +327,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--device", default=FAMILIES, metavar="FAMILY,…", help=f"RADV families [{FAMILIES}]")
     add("--module", default="*", metavar="PATTERN", help="only modules like this, such as 'matmul.q4_k.*'")
-    add("--class", dest="profile", choices=("scalar", "cpu", "none"), help="only modules of this class")
+    add("--class", dest="profile", choices=("scalar", "dot", "coopmat", "cpu", "none"), help="only modules of this class")
     add("--wave", type=int, choices=(32, 64), help="require this subgroup size [the driver's default]")
     add("--all", action="store_true", help="every set of constants, not only the one that fares worst")
     add("--json", metavar="FILE", help="write a list of objects instead (- is standard output)")

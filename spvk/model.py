@@ -27,7 +27,7 @@ class Model:
         self.device, self.file = device, open_gguf(path)
         self.architecture = architecture_of(self.file)
         self.config = self.architecture.read_config(self.file)
-        self.profile = tuned(device, profile_for(device.info.subgroup[1], precision))
+        self.profile = tuned(device, profile_for(device.info, precision))
         self.notices: list[str] = []
         matrices, vectors = self._checked_tensors()
         device.require_fit(sum(t.nbytes for t in (*matrices, *vectors)), f"the weights of {self.path}")

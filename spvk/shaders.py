@@ -56,10 +56,14 @@ PLAIN = (
     "score_rows",
     "score_max",
     "score_accumulate",
+    "quantize_rows.half",
 )
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
+# Sources for quantised types alone: the product of plain floats is always exact.
+QUANTISED = ("matmul.coop",)
+QUANTS = WEIGHT_TYPES[3:]
 
 
 def typed(stem: str, weight_type: str) -> str:
@@ -73,6 +77,8 @@ def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
     modules = {stem: (stem, ()) for stem in PLAIN}
     for stem in TYPED:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
+    for stem in QUANTISED:
+        modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in QUANTS}
     return modules
 
 

@@ -146,7 +146,7 @@ def print_devices() -> None:
             ("subgroups", f"{default}" if low == high else f"{low} to {high}, {default} by default"),
             ("fp16", yes(d.fp16)),
             ("integer dot product", yes(d.integer_dot)),
-            ("cooperative matrix", yes(d.cooperative_matrix)),
+            ("cooperative matrix", "x".join(map(str, d.matrix)) if d.matrix else "no"),
         ]
         rows += [("cannot be used", f"lacks {', '.join(d.missing)}")] if d.missing else []
         print(f"{d.index}: {d.name}", *(f"   {line}" for line in columns(rows)), sep="\n")

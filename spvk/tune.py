@@ -168,7 +168,7 @@ def run_tune(target: str | None, draft: str | None, *, device: str | None, scree
         raise SpvkError(f"{missing}: missing, expected both models or none")
     with Device(device) as dev:
         screen.device(dev.info, dev.reason)
-        profile = profile_for(dev.info.subgroup[1])
+        profile = profile_for(dev.info)
         cpu, kept = profile.name == "cpu", {}
         for choice in choices_for(profile):
             found = measure(dev, profile, choice, CPU_TOKENS if cpu else GPU_TOKENS)

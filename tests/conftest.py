@@ -29,7 +29,7 @@ def device():
 
 @pytest.fixture(scope="session")
 def profile(device) -> Profile:
-    return profile_for(device.info.subgroup[1])
+    return profile_for(device.info)
 
 
 @pytest.fixture

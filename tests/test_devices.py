@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from spvk.errors import DeviceError
+from spvk.kernels.profile import Profile, profile_for
 from spvk.vulkan import Device, DeviceInfo, Memory, choose
 from spvk.recording import Buffer
 
@@ -21,8 +22,8 @@ CPU = DeviceInfo(
     32 << 30,
     (8, 8, 8),
     True,
-    True,
     False,
+    None,
     1 << 31,
     1 << 27,
     32768,
@@ -70,6 +71,19 @@ def test_named_by_index_and_by_part_of_the_name():
 def test_refusals(devices, wanted, message):
     with pytest.raises(DeviceError, match=message):
         choose(devices, wanted)
+
+
+@pytest.mark.parametrize("changes,profile", [
+    ({}, Profile("cpu", 8, 8, "fast")),
+    (dict(subgroup=(32, 64, 64)), Profile("scalar", 64, 256, "fast")),
+    (dict(subgroup=(32, 64, 64), integer_dot=True), Profile("dot", 64, 256, "fast")),
+    (dict(subgroup=(32, 64, 64), integer_dot=True, matrix=(16, 16, 16)),
+     Profile("coopmat", 64, 256, "fast", (16, 16, 16), 32, 32768)),
+    (dict(subgroup=(16, 16, 32), matrix=(8, 16, 16)),
+     Profile("coopmat", 16, 256, "fast", (8, 16, 16), 16, 32768)),
+])
+def test_device_classes(changes, profile):
+    assert profile_for(dataclasses.replace(IGPU, **changes), "fast") == profile
 
 
 def test_pipeline_cache_is_kept_on_disk_by_device_and_driver(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,9 @@ SOURCE = Path(__file__).parent.parent / "bench" / "isa.py"
 spec = importlib.util.spec_from_file_location("isa", SOURCE)
 isa = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(isa)
+
+
+INFO = SimpleNamespace(subgroup=(32, 32, 32), integer_dot=True, matrix=(16, 16, 16), shared_memory=65536)
 
 
 def row(module, constants=None, **numbers):
@@ -28,18 +32,17 @@ def row(module, constants=None, **numbers):
 
 def test_constants_are_those_of_the_launchers():
     names = [f"matvec.{t.lower()}.rows" for t in WEIGHT_TYPES] + ["rms_norm", "matvec.q4_k.lanes"]
-    found, _ = isa.constants(names, subgroup=32)
+    found, _ = isa.constants(names, INFO)
     by = {(module, profile): constants for module, profile, constants in found}
     assert by["rms_norm", "scalar"]["LOCAL"] == 256 and by["matvec.q4_k.lanes", "cpu"]["LOCAL"] == 8
     assert {m for m, profile in by if profile == "scalar"} == set(names) - {"matvec.q4_k.lanes"}
     assert by["matvec.q4_k.rows", "scalar"]["LANES"] == 32
-    assert dict(isa.constants(names[:1], subgroup=64)[0][0][2])["LANES"] == 64
+    wide = SimpleNamespace(**vars(INFO) | {"subgroup": (32, 64, 64)})
+    assert isa.constants(names[:1], wide)[0][0][2]["LANES"] == 64
 
 
 def test_every_launcher_can_be_called_without_a_device():
-    from spvk.kernels.profile import CPU, SCALAR
-
-    for profile in (CPU, SCALAR):
+    for profile in isa.classes(INFO):
         dispatches, complaints = isa.launches(profile)
         assert complaints == [] and all(isinstance(d, Dispatch) for d in dispatches)
 

@@ -19,7 +19,7 @@ reported=$(grep -m1 -o 'VUID-[A-Za-z0-9-]*' "$log" | head -1)
 [ -n "$reported" ] || { echo "validate: the layer did not report the control (is vulkan-validationlayers installed?)" >&2; exit 2; }
 echo "validate: the control was reported ($reported)"
 status=0
-.venv/bin/python -m pytest -q -s -m "not slow" "$@" > "$log" 2>&1 || status=$?
+.venv/bin/python -m pytest -q -s "$@" > "$log" 2>&1 || status=$?
 tail -3 "$log"
 if grep -qE "VUID-|SYNC-HAZARD|Validation (Error|Warning|Performance)" "$log"; then
     echo "validate: messages of the layers, in $log:" >&2

@@ -14,7 +14,7 @@ from .checks import expect_bytes, expect_multiple
 from .heads import expect_heads, tile_spec
 from .profile import Profile
 
-MAX_ROWS = {"cpu": 32, "scalar": 4}  # query rows (heads of a group x tokens) of a tile, by device class
+MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 4  # query rows (heads of a group x tokens) of a tile
 TILE_ROWS, MANY_ROWS = 64, 32  # query rows of a tile of attention.tiles, and from how many on it is taken
 FEW_TILES = 128  # workgroups below which a GPU is not filled: the keys are then split
 BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
@@ -28,9 +28,8 @@ def tile_rows(profile: Profile, rows: int, group: int) -> int:
 
     On RDNA3 four rows need 96 registers; eight need 152, and a row then takes 1.7 times as long.
     """
-    n, most = rows * group, MAX_ROWS[profile.name]
-    if profile.name == "cpu":
-        most = int(profile.choice("attention.rows", str(most)))
+    n, cpu = rows * group, profile.name == "cpu"
+    most = int(profile.choice("attention.rows", str(MAX_ROWS_CPU))) if cpu else MAX_ROWS_GPU
     return min(most, n if n <= 8 else 16 if n <= 16 else most)
 
 

@@ -1,8 +1,9 @@
 """Matrix product with fused dequantisation: y = x W^T, or y += x W^T.
 
-Two variants. `lanes` (class cpu): register tiles, a lane owns columns, x is spread by shuffles. `tiles`
-(class scalar): tiles in shared memory, dequantised there. Sums over 8 elements are trees, the rest runs along
-k in order, so a row's result depends neither on the batch nor on the other rows.
+`lanes` (class cpu): register tiles, a lane owns columns, x is spread by shuffles. `tiles` (GPUs): tiles in
+shared memory, dequantised there. `coop` (class coopmat, packed rows): cooperative matrices of float16, summed
+in float32. Sums over 8 elements are trees or the driver's, the rest runs along k in order, so a row's result
+depends neither on the batch nor on the other rows.
 
 Measured on lavapipe: Mesa 22 loads lane by lane in a loop, so tiles there are as large as compile time allows
 (32 x 8 is a quarter faster than 16 x 8, but takes 2.5 s to compile); subgroupBroadcast costs it as much as a
@@ -18,9 +19,11 @@ from ..shaders import typed
 from .checks import expect_bytes
 from .matvec import matvec
 from .profile import Profile
+from .quantize_rows import packed_bytes, reads_packed
 from .weights import expect_aligned, expect_matrix, piece_args
 
-TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp
+TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp; all GPU variants have as many columns
+COOP_LOCAL = 128  # threads of a workgroup of matmul.coop.comp
 Variant = tuple[str, tuple[int, int, int], dict[str, int]]  # source, workgroups, constants
 
 
@@ -36,17 +39,30 @@ def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, r
     expect_matrix("matmul", w)
     expect_bytes("matmul", x=(x, 4 * rows * w.k), y=(y, 4 * rows * w.rows))
     expect_aligned("matmul", x=x)
+    if packed:
+        expect_bytes("matmul", packed=(packed, packed_bytes(profile, rows, w.k)))
+        expect_aligned("matmul", packed=packed)
     if rows == 1:
         return matvec(profile, x, w, y, accumulate=accumulate, packed=packed)
-    variant = lanes if profile.name == "cpu" else tiles
+    if not reads_packed(profile, rows, w.type):
+        packed = None
+    variant = choose(profile, packed)
+    source = dict(packed=packed) if packed else dict(x=x)
     out = []
     for first, n, buffer in w.pieces:
         stem, groups, spec = variant(profile, w.type, rows, n)
-        args = dict(x=x, y=y, step_params=step, stride=w.rows, **piece_args(w, first, n, buffer))
+        args = dict(y=y, step_params=step, stride=w.rows, **source, **piece_args(w, first, n, buffer))
         out.append(Dispatch(typed(stem, w.type), groups, args, spec | {"ACCUMULATE": int(accumulate)},
                             flops=2 * rows * n * w.k, split=int(groups[1] > groups[0]),
                             columns=(first, first + n)))
     return out
+
+
+def choose(profile: Profile, packed: Buffer | None):
+    """The variant for a device class; those that read packed rows where there are any."""
+    if packed:
+        return {"coopmat": coop}[profile.name]
+    return lanes if profile.name == "cpu" else tiles
 
 
 def lanes(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
@@ -65,6 +81,18 @@ def lanes(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
 def tiles(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
     """Workgroups of 256 threads for 64 rows by 128 columns."""
     return "matmul.tiles", (-(-n // TILE_COLUMNS), -(-rows // TILE_ROWS), 1), {}
+
+
+def coop(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
+    """Workgroups of 128 threads for 32, 64 or 128 rows by 128 columns, cut evenly between their subgroups."""
+    fits = [t for t in (32, 64, 128) if 160 * (TILE_COLUMNS + t) + 4 * t <= profile.shared]
+    tile = next((t for t in fits if t >= rows), fits[-1])
+    waves = COOP_LOCAL // profile.wave
+    down = min((2**i for i in range(waves.bit_length()) if tile // 2**i >= max(profile.matrix[0], 16)),
+               key=lambda d: tile // d + TILE_COLUMNS * d // waves)
+    spec = {"SUBGROUP": profile.wave, **dict(zip("MNK", profile.matrix)), "ROWS": tile,
+            "WAVE_ROWS": tile // down, "WAVE_COLUMNS": TILE_COLUMNS * down // waves}
+    return "matmul.coop", (-(-n // TILE_COLUMNS), -(-rows // tile), 1), spec
 
 
 def reference(x: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Profile:
-    """`name` is the device class: `cpu` (software driver, 8 lanes) or `scalar` (a GPU).
+    """`name` is the device class: `cpu` (a software driver, 8 lanes) or a GPU by how it multiplies.
 
+    GPUs are `scalar`, `dot` (packed integer dot products) or `coopmat` (cooperative matrices).
     `subgroup` is the number of lanes that run together; `local` the workgroup size for row reductions.
     `precision` is `exact` (products of float32 activations) or `fast` (activations rounded for products).
+    Class coopmat: `matrix` is the shape M, N, K and `wave` the subgroup size of its products, `shared` the
+    bytes of shared memory that they may take.
     `choices` are names and values of variants that were measured on the device.
     """
 
@@ -18,6 +21,9 @@ class Profile:
     subgroup: int
     local: int
     precision: str = "exact"
+    matrix: tuple[int, int, int] = (16, 16, 16)
+    wave: int = 32
+    shared: int = 65536
     choices: tuple[tuple[str, str], ...] = ()
 
     def choice(self, name: str, default: str) -> str:
@@ -29,6 +35,12 @@ CPU = Profile("cpu", 8, 8)        # no barrier is free there: one subgroup a wor
 SCALAR = Profile("scalar", 32, 256)
 
 
-def profile_for(subgroup: int, precision: str = "exact") -> Profile:
-    """The class of a device from its default subgroup size, with the wanted precision of products."""
-    return replace(CPU if subgroup <= 8 else Profile("scalar", subgroup, 256), precision=precision)
+def profile_for(info, precision: str = "exact") -> Profile:
+    """The class of a device (a vulkan.DeviceInfo), with the wanted precision of products."""
+    low, subgroup, _ = info.subgroup
+    if subgroup <= 8:
+        return Profile("cpu", 8, 8, precision)
+    if info.matrix:  # AMD's 64 lanes can run as 32, at which matrices take fewer registers
+        return Profile("coopmat", subgroup, 256, precision, info.matrix,
+                       max(low, min(subgroup, 32)), info.shared_memory)
+    return Profile("dot" if info.integer_dot else "scalar", subgroup, 256, precision)

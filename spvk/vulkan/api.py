@@ -22,6 +22,7 @@ __all__ = ["ffi", "lib", "vk", "check", "create", "enumerate_all", "text"]
 BUFFER_USAGE_SHADER_DEVICE_ADDRESS = 0x20000
 MEMORY_ALLOCATE_DEVICE_ADDRESS = 0x2
 PIPELINE_CREATE_DISPATCH_BASE = 0x10
+REQUIRE_FULL_SUBGROUPS = 0x2
 _RESULTS = {getattr(vk, n): n for n in dir(vk)
             if n.startswith(("VK_ERROR_", "VK_SUCCESS", "VK_TIMEOUT", "VK_NOT_READY", "VK_INCOMPLETE"))}
 

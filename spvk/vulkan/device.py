@@ -11,8 +11,9 @@ from typing import Mapping
 from .. import shaders
 from ..errors import DeviceError
 from ..recording import Recording
-from .api import PIPELINE_CREATE_DISPATCH_BASE, check, create, ffi, lib, vk
+from .api import PIPELINE_CREATE_DISPATCH_BASE, REQUIRE_FULL_SUBGROUPS, check, create, ffi, lib, vk
 from .devices import choose, enumerate_devices, make_instance
+from .products import enable
 
 WAIT_NS = (
     60 * 10**9
@@ -72,14 +73,26 @@ class Device:
 
     def _open(self):
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=[1.0])
-        f12 = vk.VkPhysicalDeviceVulkan12Features(bufferDeviceAddress=1, scalarBlockLayout=1)
+        matrix, (more, extensions) = int(self.info.matrix is not None), enable(self.info)
+        f12 = vk.VkPhysicalDeviceVulkan12Features(
+            pNext=more,
+            bufferDeviceAddress=1,
+            scalarBlockLayout=1,
+            shaderFloat16=matrix,
+            vulkanMemoryModel=matrix,
+        )
         features = vk.VkPhysicalDeviceFeatures(shaderInt64=1)
         return create(
             "VkDevice",
             lib.vkCreateDevice,
             self.info.handle,
             vk.VkDeviceCreateInfo(
-                pNext=f12, queueCreateInfoCount=1, pQueueCreateInfos=[queue], pEnabledFeatures=features
+                pNext=f12,
+                queueCreateInfoCount=1,
+                pQueueCreateInfos=[queue],
+                enabledExtensionCount=len(extensions),
+                ppEnabledExtensionNames=extensions,
+                pEnabledFeatures=features,
             ),
         )
 
@@ -144,7 +157,10 @@ class Device:
             dataSize=4 * len(entries),
             pData=ffi.cast("void*", values),
         )
+        wanted = self._subgroup(spec)
         stage = vk.VkPipelineShaderStageCreateInfo(
+            pNext=wanted,
+            flags=REQUIRE_FULL_SUBGROUPS if wanted else 0,
             stage=vk.VK_SHADER_STAGE_COMPUTE_BIT,
             module=self._module(module),
             pName="main",
@@ -161,6 +177,13 @@ class Device:
             f"compiling {module.name}",
         )
         return out[0], layout
+
+    def _subgroup(self, spec: Mapping[str, int]):
+        """The struct that asks for subgroups of the size in constant SUBGROUP; None where there is no choice."""
+        low, _, high = self.info.subgroup
+        if "SUBGROUP" not in spec or low == high:
+            return None
+        return vk.VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(requiredSubgroupSize=spec["SUBGROUP"])
 
     def _layout(self, push_bytes: int):
         if push_bytes not in self.layouts:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..errors import DeviceError
 from .api import create, enumerate_all, ffi, lib, text, vk
+from .products import Shape, dot_accelerated, matrix_shape
 
 TYPES = {
     vk.VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: "discrete",
@@ -15,13 +16,15 @@ TYPES = {
     vk.VK_PHYSICAL_DEVICE_TYPE_CPU: "cpu",
 }
 PREFERENCE = ("discrete", "integrated", "virtual", "other", "cpu")
-API_VERSION = vk.VK_MAKE_VERSION(1, 2, 0)
-COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
+API_VERSION = vk.VK_MAKE_VERSION(1, 3, 0)  # what is made use of; 1.2 is enough to run
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """One physical device; sizes in bytes. `missing` lists the required features that it lacks."""
+    """One physical device; sizes in bytes. `missing` lists the required features that it lacks.
+
+    `integer_dot` and `matrix`: what speeds up matrix products (products.py).
+    """
 
     index: int
     name: str
@@ -34,7 +37,7 @@ class DeviceInfo:
     subgroup: tuple[int, int, int]  # smallest, default, largest
     fp16: bool
     integer_dot: bool
-    cooperative_matrix: bool
+    matrix: Shape | None
     max_allocation: int
     max_buffer_range: int
     shared_memory: int
@@ -43,7 +46,7 @@ class DeviceInfo:
 
 
 def make_instance():
-    """A Vulkan 1.2 instance. Layers come from the environment (VK_INSTANCE_LAYERS), as with any program."""
+    """A Vulkan instance. Layers come from the environment (VK_INSTANCE_LAYERS), as with any program."""
     app = vk.VkApplicationInfo(pApplicationName="spvk", apiVersion=API_VERSION)
     try:
         return create("VkInstance", lib.vkCreateInstance, None, vk.VkInstanceCreateInfo(pApplicationInfo=app))
@@ -59,12 +62,12 @@ def enumerate_devices(instance) -> list[DeviceInfo]:
     for i, handle in enumerate(
         enumerate_all(lib.vkEnumeratePhysicalDevices, instance, ctype="VkPhysicalDevice")
     ):
-        info = examine(i, handle)
+        info = examine(instance, i, handle)
         found.setdefault(info.uuid, info)
     return list(found.values())
 
 
-def examine(index: int, handle) -> DeviceInfo:
+def examine(instance, index: int, handle) -> DeviceInfo:
     extensions = extension_names(handle)
     p13 = vk.VkPhysicalDeviceSubgroupSizeControlProperties()
     p12 = vk.VkPhysicalDeviceVulkan12Properties(pNext=p13)
@@ -85,8 +88,8 @@ def examine(index: int, handle) -> DeviceInfo:
         device_memory(handle, TYPES.get(p.properties.deviceType, "other")),
         (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
         features["shaderFloat16"],
-        "VK_KHR_shader_integer_dot_product" in extensions or version >> 12 >= (1 << 10) + 3,
-        COOPERATIVE_MATRIX in extensions,
+        dot_accelerated(handle, version),
+        matrix_shape(instance, handle, version, extensions),
         p11.maxMemoryAllocationSize,
         limits.maxStorageBufferRange,
         limits.maxComputeSharedMemorySize,

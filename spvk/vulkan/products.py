@@ -1,0 +1,76 @@
+"""What a device has to speed up matrix products: packed integer dot products and cooperative matrices.
+
+Both count only on devices of Vulkan 1.3, which brings the features that their shaders need.
+"""
+
+from __future__ import annotations
+
+from .api import check, ffi, lib, vk
+
+COOPERATIVE_MATRIX = "VK_KHR_cooperative_matrix"
+VERSION = vk.VK_MAKE_VERSION(1, 3, 0)
+Shape = tuple[int, int, int]  # M, N, K: an M x K matrix by a K x N one
+
+
+def dot_accelerated(handle, version: int) -> bool:
+    """Does the device multiply and add four signed bytes in one instruction?"""
+    if version < VERSION:
+        return False
+    f = vk.VkPhysicalDeviceShaderIntegerDotProductFeatures()
+    lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(vk.VkPhysicalDeviceFeatures2(pNext=f)))
+    p = vk.VkPhysicalDeviceShaderIntegerDotProductProperties()
+    lib.vkGetPhysicalDeviceProperties2(handle, ffi.addressof(vk.VkPhysicalDeviceProperties2(pNext=p)))
+    return bool(f.shaderIntegerDotProduct and p.integerDotProduct4x8BitPackedSignedAccelerated)
+
+
+def matrix_shape(instance, handle, version: int, extensions: set[str]) -> Shape | None:
+    """The shape of float16 matrices that a subgroup multiplies to float32 sums; None without any.
+
+    Of several, the first that tiles of 32 x 32 x 32 can be cut into.
+    """
+    if version < VERSION or COOPERATIVE_MATRIX not in extensions or not _has_features(handle):
+        return None
+    half, single = vk.VK_COMPONENT_TYPE_FLOAT16_KHR, vk.VK_COMPONENT_TYPE_FLOAT32_KHR
+    for p in _matrices(instance, handle):
+        types = (p.AType, p.BType, p.CType, p.ResultType) == (half, half, single, single)
+        shape = (p.MSize, p.NSize, p.KSize)
+        if types and p.scope == vk.VK_SCOPE_SUBGROUP_KHR and all(32 % size == 0 for size in shape):
+            return shape
+    return None
+
+
+def _has_features(handle) -> bool:
+    matrix = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR()
+    f13 = vk.VkPhysicalDeviceVulkan13Features(pNext=matrix)
+    f12 = vk.VkPhysicalDeviceVulkan12Features(pNext=f13)
+    lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(vk.VkPhysicalDeviceFeatures2(pNext=f12)))
+    return all((matrix.cooperativeMatrix, f12.shaderFloat16, f12.vulkanMemoryModel,
+                f13.subgroupSizeControl, f13.computeFullSubgroups))
+
+
+def _matrices(instance, handle) -> list:
+    """The combinations of shape and types that the device lists."""
+    name = "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"
+    address = lib.vkGetInstanceProcAddr(instance, ffi.new("char[]", name.encode()))
+    if address == ffi.NULL:
+        return []
+    function, count = ffi.cast(f"PFN_{name}", address), ffi.new("uint32_t*")
+    check(function(handle, count, ffi.NULL), "counting cooperative matrices")
+    found = ffi.new("VkCooperativeMatrixPropertiesKHR[]", count[0])
+    for p in found:
+        p.sType = vk.VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
+    check(function(handle, count, found), "listing cooperative matrices", allowed=(vk.VK_INCOMPLETE,))
+    return [found[i] for i in range(count[0])]
+
+
+def enable(info) -> tuple[object, list[str]]:
+    """(pNext chain of a device's features, extensions) that the product shaders of this device need."""
+    if not (info.integer_dot or info.matrix):
+        return None, []
+    f = None
+    if info.matrix:
+        f = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR(cooperativeMatrix=1)
+    control = int(info.matrix is not None)
+    f = vk.VkPhysicalDeviceVulkan13Features(pNext=f, shaderIntegerDotProduct=int(info.integer_dot),
+                                            subgroupSizeControl=control, computeFullSubgroups=control)
+    return f, [COOPERATIVE_MATRIX] if info.matrix else []
