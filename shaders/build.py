@@ -22,6 +22,7 @@ PACKAGE = HERE.parent / "spvk"
 FIELD = re.compile(r"^\s*(\w+)\s+(\w+)\s*;", re.M)
 PUSH = re.compile(r"layout\(push_constant,\s*scalar\)\s*uniform\s+\w+\s*\{(.*?)\}", re.S)
 CONSTANT = re.compile(r"layout\(constant_id\s*=\s*(\d+)\)\s*const\s+\w+\s+(\w+)")
+VIEW = re.compile(r"layout\(set = 0, binding = (\d+)\) uniform usamplerBuffer (\w+);")
 LOCAL_SIZE = re.compile(r"local_size_x_id\s*=\s*(\d+)")
 INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.M)
 
@@ -80,6 +81,14 @@ def push_fields(stem: str, text: str) -> list[list]:
     return fields
 
 
+def views(stem: str, text: str) -> list[str]:
+    """The buffers that are read through views of texels, by binding."""
+    found = {int(number): name for number, name in VIEW.findall(text)}
+    if sorted(found) != list(range(len(found))):
+        sys.exit(f"{stem}.comp: bindings {sorted(found)}, expected 0, 1, …")
+    return [found[i] for i in range(len(found))]
+
+
 def spec_constants(text: str) -> dict[str, int]:
     found = {name: int(number) for number, name in CONSTANT.findall(text)}
     if local := LOCAL_SIZE.search(text):
@@ -92,6 +101,7 @@ def describe(shaders, stem: str, defines: tuple[str, ...]) -> dict:
     return {
         "sha256": shaders.source_hash(texts, defines),
         "push": push_fields(stem, texts[0]),
+        "views": views(stem, texts[0]),
         "spec": spec_constants("\n".join(texts)),
     }
 

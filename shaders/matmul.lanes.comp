@@ -3,6 +3,9 @@
 // y (+)= x W^T: register tiles of ROWS rows by LOCAL * WIDE columns. A lane owns columns; it reads their
 // weights and its share of x, which is spread by shuffles. One subgroup a workgroup suits software drivers.
 #include "include/common.glsl"
+layout(set = 0, binding = 0) uniform usamplerBuffer w;  // [n, k] blocks
+layout(set = 0, binding = 1) uniform usamplerBuffer x;  // [tokens, k] float32
+#define WEIGHT_TEXELS
 #include "include/weight.glsl"
 layout(local_size_x = 8, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint ROWS = 16;  // 1 to 8, or a multiple of 8
@@ -11,8 +14,6 @@ layout(constant_id = 3) const uint ACCUMULATE = 0;
 const uint GROUPS = (ROWS + 7) / 8;            // of rows that one load by 8 lanes covers
 
 layout(push_constant, scalar) uniform Push {
-    InF32 x;      // [tokens, k]
-    InU64 w;      // [n, k] blocks
     InOutF32 y;   // [tokens, stride]
     InStep step_params;
     uint k;
@@ -24,11 +25,11 @@ layout(push_constant, scalar) uniform Push {
 
 // Eight elements of k: ROWS x WIDE sums of eight products each. Shuffles, not broadcasts: to broadcast,
 // Mesa 22 searches for the first active lane in a loop.
-void step8(Chunk chunk[WIDE], uint h, uint64_t x_at[GROUPS], uint offset, inout float acc[ROWS][WIDE]) {
+void step8(Chunk chunk[WIDE], uint h, uint x_at[GROUPS], uint offset, inout float acc[ROWS][WIDE]) {
     float v[WIDE][8];
     [[unroll]] for (int j = 0; j < WIDE; j++) weights8(chunk[j], h, v[j]);
     [[unroll]] for (int i = 0; i < GROUPS; i++) {
-        u64vec4 own = InU64x4(x_at[i] + offset).v[0];
+        u64vec4 own = u64vec4(texel(x, x_at[i] + offset), texel(x, x_at[i] + offset + 1));
         [[unroll]] for (int p = 0; p < min(ROWS, 8); p++) {
             vec2 s[4];
             [[unroll]] for (int t = 0; t < 4; t++) s[t] = subgroupShuffle(unpack_f32x2(own[t]), p);
@@ -47,11 +48,11 @@ void main() {
     uint lane = gl_SubgroupInvocationID & 7u;
     uint column0 = gl_WorkGroupID.x * gl_WorkGroupSize.x * WIDE + gl_LocalInvocationID.x;
     // Rows and columns past the end are computed from the last valid one and not stored: no branches inside.
-    uint64_t w_at[WIDE], x_at[GROUPS];
+    uint w_at[WIDE], x_at[GROUPS];  // bytes, texels
     [[unroll]] for (int j = 0; j < WIDE; j++)
-        w_at[j] = row_address(w, min(column0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
+        w_at[j] = row_address(min(column0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
     [[unroll]] for (int i = 0; i < GROUPS; i++)
-        x_at[i] = uint64_t(x) + uint64_t(min(row0 + 8 * i + lane, tokens - 1)) * uint64_t(4 * k);
+        x_at[i] = min(row0 + 8 * i + lane, tokens - 1) * (k / 4);
     float acc[ROWS][WIDE], total[ROWS][WIDE], lost[ROWS][WIDE];
     [[unroll]] for (int r = 0; r < ROWS; r++)
         [[unroll]] for (int j = 0; j < WIDE; j++) acc[r][j] = total[r][j] = lost[r][j] = 0.0;
@@ -67,7 +68,7 @@ void main() {
                 [[unroll]] for (int j = 0; j < WIDE; j++)
                     chunk[j] = open_chunk(block[j], unit[j], u * (UNIT / CHUNK) + c);
                 STEP_LOOP for (uint h = 0; h < CHUNK / 8; h++)
-                    step8(chunk, h, x_at, 4 * (b * BLOCK + u * UNIT + c * CHUNK + h * 8), acc);
+                    step8(chunk, h, x_at, (b * BLOCK + u * UNIT + c * CHUNK + h * 8) / 4, acc);
             }
             if (END_OF_SUM(b * (BLOCK / UNIT) + u))
                 [[unroll]] for (int r = 0; r < ROWS; r++) [[unroll]] for (int j = 0; j < WIDE; j++)

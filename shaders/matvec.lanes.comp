@@ -3,14 +3,15 @@
 // y (+)= W x for one x: a lane owns WIDE rows of w, LOCAL apart; x is spread over the lanes by shuffles.
 // Quants are multiplied before they are scaled: scale * sum(q x) + offset * sum(x), for each 16 or 8.
 #include "include/common.glsl"
+layout(set = 0, binding = 0) uniform usamplerBuffer w;  // [n, k] blocks
+layout(set = 0, binding = 1) uniform usamplerBuffer x;  // [k] float32
+#define WEIGHT_TEXELS
 #include "include/weight.glsl"
 layout(local_size_x = 8, local_size_x_id = 0) in;
 layout(constant_id = 1) const uint WIDE = 4;  // rows a lane
 layout(constant_id = 2) const uint ACCUMULATE = 0;
 
 layout(push_constant, scalar) uniform Push {
-    InF32 x;     // [k]
-    InU64 w;     // [n, k] blocks
     InOutF32 y;  // [first + n]
     uint k;
     uint n;
@@ -20,19 +21,21 @@ layout(push_constant, scalar) uniform Push {
 };
 
 // acc += chunk . x. Shuffles, not broadcasts: Mesa 22 looks for the first active lane in a loop to broadcast.
-void add_chunk(Chunk chunk[WIDE], uint64_t x_at, inout float acc[WIDE]) {
-    float own[CHUNK / 8];  // each of eight lanes reads an eighth
+void add_chunk(Chunk chunk[WIDE], uint x_at, inout float acc[WIDE]) {
+    // Of 32 elements, each of eight lanes reads four; of 8, every lane reads all.
 #if CHUNK == 32
-    u64vec2 words = InU64x2(x_at).v[0];
-    [[unroll]] for (int t = 0; t < 4; t++) own[t] = unpack_f32x2(words[t >> 1])[t & 1];
+    vec4 own = uintBitsToFloat(texelFetch(x, int(x_at + (gl_SubgroupInvocationID & 7u))));
 #else
-    own[0] = InF32(x_at).v[0];
+    vec4 all[2] = {uintBitsToFloat(texelFetch(x, int(x_at))), uintBitsToFloat(texelFetch(x, int(x_at + 1)))};
 #endif
     [[unroll]] for (int h = 0; h < CHUNK / 8; h++) {
         float v[8];
         [[unroll]] for (int t = 0; t < 8; t++) {
-            int e = 8 * h + t;
-            v[t] = subgroupShuffle(own[e % (CHUNK / 8)], e / (CHUNK / 8));
+#if CHUNK == 32
+            v[t] = subgroupShuffle(own[t & 3], 2 * h + (t >> 2));
+#else
+            v[t] = all[t >> 2][t & 3];
+#endif
         }
         float sum = ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
         [[unroll]] for (int j = 0; j < WIDE; j++) {
@@ -49,10 +52,9 @@ void add_chunk(Chunk chunk[WIDE], uint64_t x_at, inout float acc[WIDE]) {
 void main() {
     uint group = gl_WorkGroupID.y * fold + gl_WorkGroupID.x;
     uint row0 = group * gl_WorkGroupSize.x * WIDE + gl_LocalInvocationID.x;
-    uint64_t at[WIDE];
+    uint at[WIDE], x_at = 0;  // bytes, texels
     [[unroll]] for (int j = 0; j < WIDE; j++)
-        at[j] = row_address(w, min(row0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
-    uint64_t x_at = uint64_t(x) + (gl_SubgroupInvocationID & 7u) * (CHUNK / 2);
+        at[j] = row_address(min(row0 + j * gl_WorkGroupSize.x, n - 1), row_bytes);
     float acc[WIDE], total[WIDE], lost[WIDE];
     [[unroll]] for (int j = 0; j < WIDE; j++) acc[j] = total[j] = lost[j] = 0.0;
 
@@ -67,7 +69,7 @@ void main() {
                 [[unroll]] for (int j = 0; j < WIDE; j++)
                     chunk[j] = open_chunk(block[j], unit[j], u * (UNIT / CHUNK) + c);
                 add_chunk(chunk, x_at, acc);
-                x_at += 4 * CHUNK;
+                x_at += CHUNK / 4;
             }
             if (END_OF_SUM(b * (BLOCK / UNIT) + u))
                 [[unroll]] for (int j = 0; j < WIDE; j++) add_exactly(total[j], lost[j], acc[j]);

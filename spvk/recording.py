@@ -60,7 +60,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One launch of a module. `args` has a Buffer or a number for each of its push constants."""
+    """One launch of a module. `args` has a Buffer or a number for each of its push constants and views."""
 
     module: str
     groups: tuple[int, int, int]
@@ -78,9 +78,12 @@ class Dispatch:
 
     def touched(self) -> Iterable[tuple[Buffer, str]]:
         """(buffer, access) of every buffer argument; access is r, w or rw."""
-        for f in shaders.manifest()[self.module].push:
+        module = shaders.manifest()[self.module]
+        for f in module.push:
             if f.access:
                 yield self.args[f.name], f.access
+        for name in module.views:
+            yield self.args[name], "r"
 
     def __str__(self) -> str:
         args = " ".join(f"{k}={v.name if isinstance(v, Buffer) else v}" for k, v in self.args.items())

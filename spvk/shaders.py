@@ -94,12 +94,16 @@ class Field:
 
 @dataclass(frozen=True)
 class Module:
-    """One SPIR-V module: its push constants and its specialisation constants (name -> id)."""
+    """One SPIR-V module: its push constants and its specialisation constants (name -> id).
+
+    `views` names the buffers that it reads through a view of 128-bit texels, in the order of their bindings.
+    """
 
     name: str
     sha256: str
     push: tuple[Field, ...]
     spec: dict[str, int]
+    views: tuple[str, ...] = ()
 
     @property
     def push_bytes(self) -> int:
@@ -134,7 +138,7 @@ def manifest() -> dict[str, Module]:
             "or run `make shaders` in a checkout"
         )
     return {
-        name: Module(name, m["sha256"], tuple(Field(*f) for f in m["push"]), m["spec"])
+        name: Module(name, m["sha256"], tuple(Field(*f) for f in m["push"]), m["spec"], tuple(m["views"]))
         for name, m in json.loads(path.read_text()).items()
     }
 

@@ -8,7 +8,10 @@
 //   Chunk open_chunk(b, unit, c)  chunk c of the block, which lies in this unit
 //   quants8(chunk, h, q)          elements 8h to 8h + 7 of the chunk, before scaling
 //   scale8(chunk, h)              their (scale, offset): weight = scale * q + offset
-// Addresses are in bytes; a matrix starts at a multiple of 16.
+// Quantised types define SCALE_RUN, the elements that share a scale, and, where all eight bits of a byte are
+// not needed, the range Q_MIN to Q_MAX of their quants. Addresses are in bytes; a matrix starts at a multiple
+// of 16. words.glsl says where they lie.
+#include "words.glsl"
 #if defined(TYPE_F32)
 #include "types/f32.glsl"
 #elif defined(TYPE_F16)
@@ -70,10 +73,6 @@ void add_exactly(inout float total, inout float lost, inout float x) {
     x = 0.0;
 }
 
-uint64_t row_address(InU64 matrix, uint row, uint row_bytes) {
-    return uint64_t(matrix) + uint64_t(row) * uint64_t(row_bytes);
-}
-
 void weights8(Chunk chunk, uint h, out float w[8]) {
     float q[8];
     quants8(chunk, h, q);
@@ -82,8 +81,8 @@ void weights8(Chunk chunk, uint h, out float w[8]) {
 }
 
 // The chunk that starts at element e of a row, for kernels that do not walk rows in order.
-Chunk chunk_at(uint64_t row_at, uint e) {
-    uint64_t at = row_at + uint64_t(e / BLOCK) * BLOCK_BYTES;
+Chunk chunk_at(Address row_at, uint e) {
+    Address at = row_at + Address(e / BLOCK) * BLOCK_BYTES;
     Block block = open_block(at);
     return open_chunk(block, open_unit(block, at, (e % BLOCK) / UNIT), (e % BLOCK) / CHUNK);
 }

@@ -7,6 +7,7 @@ from ..shaders import manifest
 from .api import check, ffi, lib, vk
 from .device import Device
 from .memory import Memory
+from .views import Views
 
 SUBMISSION_SECONDS = 0.25  # aimed at; the promise is half a second
 # FLOP/s assumed when cutting submissions, low on purpose: the price of a cut is 0.1 ms.
@@ -18,6 +19,7 @@ class Commands:
 
     def __init__(self, device: Device, memory: Memory, recording: Recording) -> None:
         self.device, self.memory, self.recording = device, memory, recording
+        self.views = Views(device, memory, recording)
         limit = ASSUMED_RATE[device.info.type] * SUBMISSION_SECONDS
         self.handles = [self._record(parts) for parts, _ in cut(recording, limit)]
         self._buffers = ffi.new("VkCommandBuffer[]", self.handles)
@@ -33,6 +35,7 @@ class Commands:
 
     def free(self) -> None:
         lib.vkFreeCommandBuffers(self.device.handle, self.device.pool, len(self.handles), self._buffers)
+        self.views.free()
 
     def _record(self, parts: list[tuple[Dispatch, int, int]]):
         commands = self.device.command_buffer()
@@ -53,8 +56,16 @@ class Commands:
     def _dispatch(self, commands, d: Dispatch, first: int, count: int) -> None:
         pipeline, layout = self.device.pipeline(d.module, d.spec)
         lib.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, pipeline)
-        values = {k: self.memory.address(v) if isinstance(v, Buffer) else v for k, v in d.args.items()}
-        push = manifest()[d.module].pack(values)
+        module = manifest()[d.module]
+        if module.views:
+            self.views.bind(commands, layout, d)
+        push = module.pack(
+            {
+                k: self.memory.address(v) if isinstance(v, Buffer) else v
+                for k, v in d.args.items()
+                if k not in module.views
+            }
+        )
         lib.vkCmdPushConstants(
             commands, layout, vk.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(push), ffi.from_buffer(push)
         )

@@ -13,6 +13,7 @@ from ..errors import DeviceError
 from ..recording import Recording
 from .api import PIPELINE_CREATE_DISPATCH_BASE, REQUIRE_FULL_SUBGROUPS, check, create, ffi, lib, vk
 from .devices import choose, enumerate_devices, make_instance
+from .layouts import Layouts
 from .products import enable
 
 WAIT_NS = (
@@ -54,7 +55,7 @@ class Device:
         fences = [create("VkFence", lib.vkCreateFence, self.handle, vk.VkFenceCreateInfo()) for _ in range(2)]
         self.fences = ffi.new("VkFence[]", fences)
         self.allocated = 0  # bytes of all blocks of every Memory
-        self.layouts: dict[int, object] = {}
+        self.layouts = Layouts(self.handle)
         self.modules: dict[str, object] = {}
         self.pipelines: dict[tuple, object] = {}
         self.cache = self._load_cache()
@@ -145,7 +146,7 @@ class Device:
             raise KeyError(
                 f"{module.name}: no specialisation constant {sorted(unknown)}, it has {sorted(module.spec)}"
             )
-        layout = self._layout(module.push_bytes)
+        layout = self.layouts.pipeline(module.push_bytes, len(module.views))
         values = ffi.new("uint32_t[]", [v & 0xFFFFFFFF for v in spec.values()] or [0])
         entries = [
             vk.VkSpecializationMapEntry(constantID=module.spec[n], offset=4 * i, size=4)
@@ -184,19 +185,6 @@ class Device:
         if "SUBGROUP" not in spec or low == high:
             return None
         return vk.VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(requiredSubgroupSize=spec["SUBGROUP"])
-
-    def _layout(self, push_bytes: int):
-        if push_bytes not in self.layouts:
-            ranges = [
-                vk.VkPushConstantRange(stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, offset=0, size=push_bytes)
-            ]
-            self.layouts[push_bytes] = create(
-                "VkPipelineLayout",
-                lib.vkCreatePipelineLayout,
-                self.handle,
-                vk.VkPipelineLayoutCreateInfo(pushConstantRangeCount=1, pPushConstantRanges=ranges),
-            )
-        return self.layouts[push_bytes]
 
     def _module(self, module: shaders.Module):
         if module.name not in self.modules:
@@ -316,8 +304,7 @@ class Device:
         self.save_cache()
         for pipeline, _ in self.pipelines.values():
             lib.vkDestroyPipeline(self.handle, pipeline, ffi.NULL)
-        for layout in self.layouts.values():
-            lib.vkDestroyPipelineLayout(self.handle, layout, ffi.NULL)
+        self.layouts.destroy()
         for module in self.modules.values():
             lib.vkDestroyShaderModule(self.handle, module, ffi.NULL)
         lib.vkDestroyPipelineCache(self.handle, self.cache, ffi.NULL)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from ..errors import DeviceError
-from .api import create, enumerate_all, ffi, lib, text, vk
+from .api import WHOLE_SIZE, create, enumerate_all, ffi, lib, text, vk
 from .products import Shape, dot_accelerated, matrix_shape
 
 TYPES = {
@@ -75,22 +75,24 @@ def examine(instance, index: int, handle) -> DeviceInfo:
     p = vk.VkPhysicalDeviceProperties2(pNext=p11)
     lib.vkGetPhysicalDeviceProperties2(handle, ffi.addressof(p))
     limits, version = p.properties.limits, p.properties.apiVersion
-    default = p11.subgroupSize
+    default, kind = p11.subgroupSize, TYPES.get(p.properties.deviceType, "other")
+    # Products of the CPU class read buffers through views of 128-bit texels.
+    viewed = 16 * limits.maxTexelBufferElements if kind == "cpu" else WHOLE_SIZE
     features, missing = query_features(handle)
     return DeviceInfo(
         index,
         text(p.properties.deviceName),
-        TYPES.get(p.properties.deviceType, "other"),
+        kind,
         f"{text(p12.driverName)} {text(p12.driverInfo)}".strip(),
         f"{version >> 22}.{version >> 12 & 1023}.{version & 4095}",
         bytes(p11.deviceUUID),
         f"{p.properties.vendorID:04x}-{p.properties.deviceID:04x}-{bytes(p.properties.pipelineCacheUUID).hex()}",
-        device_memory(handle, TYPES.get(p.properties.deviceType, "other")),
+        device_memory(handle, kind),
         (p13.minSubgroupSize or default, default, p13.maxSubgroupSize or default),
         features["shaderFloat16"],
         dot_accelerated(handle, version),
         matrix_shape(instance, handle, version, extensions),
-        p11.maxMemoryAllocationSize,
+        min(p11.maxMemoryAllocationSize, viewed),
         limits.maxStorageBufferRange,
         limits.maxComputeSharedMemorySize,
         missing,

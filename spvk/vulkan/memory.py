@@ -27,8 +27,10 @@ BLOCK = 64 << 20  # bytes: small buffers share blocks of this size
 STAGING = 16 << 20  # bytes of the buffer through which a device-only block is filled and read
 SLACK = 32  # bytes past a buffer's end that a wide load may touch
 _HOST = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+TEXEL = 16  # bytes
 _USAGE = (
     vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
+    | vk.VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT
     | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
     | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
     | BUFFER_USAGE_SHADER_DEVICE_ADDRESS
@@ -123,6 +125,19 @@ class Memory:
             return self.borrowed.address(buffer)
         block, start = self.places[buffer.root]
         return block.address + start + buffer.offset
+
+    def texels(self, buffer: Buffer):
+        """A new VkBufferView of the buffer as 128-bit texels, the last one whole; the caller destroys it."""
+        if buffer.root not in self.places and self.borrowed:
+            return self.borrowed.texels(buffer)
+        block, start = self.places[buffer.root]
+        info = vk.VkBufferViewCreateInfo(
+            buffer=block.buffer,
+            format=vk.VK_FORMAT_R32G32B32A32_UINT,
+            offset=start + buffer.offset,
+            range=-(-buffer.nbytes // TEXEL) * TEXEL,
+        )
+        return create("VkBufferView", lib.vkCreateBufferView, self.device.handle, info)
 
     def view(self, buffer: Buffer, dtype=np.uint8) -> np.ndarray:
         """A host buffer's contents as a 1-d array that shares its memory."""

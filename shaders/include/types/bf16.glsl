@@ -3,7 +3,7 @@
 #define BLOCK_BYTES 16
 struct Unit { u64vec2 words; };
 #define Chunk Unit
-Unit open_unit(Block b, uint64_t at, uint u) { return Unit(InU64x2(at).v[0]); }
+Unit open_unit(Block b, Address at, uint u) { return Unit(words2(at)); }
 Chunk open_chunk(Block b, Unit unit, uint c) { return unit; }
 vec2 scale8(Chunk chunk, uint h) { return vec2(1.0, 0.0); }
 void quants8(Chunk chunk, uint h, out float q[8]) {

@@ -3,7 +3,7 @@
 #define BLOCK_BYTES 32
 struct Unit { u64vec4 words; };
 #define Chunk Unit
-Unit open_unit(Block b, uint64_t at, uint u) { return Unit(InU64x4(at).v[0]); }
+Unit open_unit(Block b, Address at, uint u) { return Unit(words4(at)); }
 Chunk open_chunk(Block b, Unit unit, uint c) { return unit; }
 vec2 scale8(Chunk chunk, uint h) { return vec2(1.0, 0.0); }
 void quants8(Chunk chunk, uint h, out float q[8]) {

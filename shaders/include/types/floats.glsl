@@ -3,4 +3,4 @@
 #define UNIT 8
 #define CHUNK 8
 struct Block { uint none; };
-Block open_block(uint64_t at) { return Block(0u); }
+Block open_block(Address at) { return Block(0u); }

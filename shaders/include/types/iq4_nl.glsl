@@ -3,7 +3,7 @@
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 18
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     uint64_t w[3];
     bytes18(at, w);
     Chunk chunk;

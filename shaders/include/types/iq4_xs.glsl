@@ -9,14 +9,13 @@ struct Block {
     uvec2 scales;  // low: nibble g, high: bits 2 g
     float d;
 };
-Block open_block(uint64_t at) {
-    uvec2 w = unpack32(InU64(at).v[0]);
+Block open_block(Address at) {
+    uvec2 w = unpack32(word(at));
     return Block(uvec2(w.y, w.x >> 16), unpackHalf2x16(w.x).x);
 }
 struct Unit { uint64_t low, high; };
-Unit open_unit(Block b, uint64_t at, uint u) {
-    InU64 w = InU64(at + 8 + 16 * u);
-    return Unit(w.v[0], w.v[1]);
+Unit open_unit(Block b, Address at, uint u) {
+    return Unit(word(at + 8 + 16 * u), word(at + 16 + 16 * u));
 }
 Chunk open_chunk(Block b, Unit unit, uint c) {
     Chunk chunk;

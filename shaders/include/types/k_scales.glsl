@@ -3,8 +3,8 @@ struct Scales {
     uvec2 scales, minima;  // byte g: group g
     float d, dmin;
 };
-Scales open_scales(uint64_t at) {
-    u64vec2 w = InU64x2(at).v[0];
+Scales open_scales(Address at) {
+    u64vec2 w = words2(at);
     // a.y, b.x: six bits of groups 0 to 3 and the two high bits of groups 4 to 7; b.y: their four low bits.
     uvec2 a = unpack32(w.x), b = unpack32(w.y);
     uvec2 low = uvec2(a.y, b.x) & 0x3f3f3f3fu, high = (uvec2(a.y, b.x) >> 2) & 0x30303030u;

@@ -1,5 +1,8 @@
 // 110 bytes: 32 bytes of third bits, 64 bytes of 2-bit quants, 12 bytes of 6-bit scales, half d.
 // w = d (scale - 32) (q - 4), in groups of 16. Chunk c has bits 2 (c % 4) of 32 of the bytes and third bit c.
+#define Q_MIN -4
+#define Q_MAX 3
+#define SCALE_RUN 16
 #include "quants.glsl"
 #define BLOCK 256
 #define UNIT 128
@@ -9,7 +12,7 @@ struct Block {
     uvec4 scales;  // byte g: group g, signed
     float d;
 };
-Block open_block(uint64_t at) {
+Block open_block(Address at) {
     uint64_t w[3];
     bytes18(at + 96, w);
     uvec2 low = unpack32(w[0]);  // four low bits: groups 0 to 7 in the low nibbles, 8 to 15 in the high ones
@@ -22,7 +25,7 @@ Block open_block(uint64_t at) {
     return b;
 }
 struct Unit { uvec2 q[4]; };
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     Unit unit;
     bytes32(at + 32 + 32 * u, unit.q);
     return unit;

@@ -1,8 +1,10 @@
 // 18 bytes: half d, 16 bytes of nibbles. w = d (q - 8).
+#define Q_MIN -8
+#define Q_MAX 7
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 18
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     uint64_t w[3];
     bytes18(at, w);
     Chunk chunk;

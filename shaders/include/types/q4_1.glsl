@@ -1,8 +1,10 @@
 // 20 bytes: halves d and m, 16 bytes of nibbles. w = d q + m.
+#define Q_MIN 0
+#define Q_MAX 15
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 20
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     uint64_t w[3];
     bytes18(at, w);
     Chunk chunk;

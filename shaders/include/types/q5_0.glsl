@@ -1,8 +1,10 @@
 // 22 bytes: half d, 32 fifth bits, 16 bytes of nibbles. w = d (q - 16).
+#define Q_MIN -16
+#define Q_MAX 15
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 22
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     uint64_t w[5];
     bytes34(at, w);
     uint fifth = uint(w[0] >> 16);

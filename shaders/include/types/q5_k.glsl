@@ -1,5 +1,7 @@
 // 176 bytes: head, 32 bytes of fifth bits (bit g: group g), 128 bytes of nibbles as in Q4_K.
 // w = d scale q - dmin minimum.
+#define Q_MIN 0
+#define Q_MAX 31
 #include "quants.glsl"
 #include "k_scales.glsl"
 #define BLOCK 256
@@ -9,14 +11,14 @@ struct Block {
     Scales scales;
     uvec2 fifth[4];
 };
-Block open_block(uint64_t at) {
+Block open_block(Address at) {
     Block b;
     b.scales = open_scales(at);
     words32(at + 16, b.fifth);
     return b;
 }
 struct Unit { uvec2 q[4]; };
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     Unit unit;
     words32(at + 48 + 32 * u, unit.q);
     return unit;

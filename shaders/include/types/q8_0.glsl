@@ -2,7 +2,7 @@
 #include "quants.glsl"
 #include "single.glsl"
 #define BLOCK_BYTES 34
-Unit open_unit(Block b, uint64_t at, uint u) {
+Unit open_unit(Block b, Address at, uint u) {
     uint64_t w[5];
     bytes34(at, w);
     Chunk chunk;

@@ -13,32 +13,30 @@ uint64_t funnel(uint64_t low, uint64_t high, uint bits) {
 float half_in(uint64_t word, int bit) { return unpackHalf2x16(uint(word >> bit)).x; }
 
 // 32 bytes from a multiple of 16.
-void words32(uint64_t at, out uvec2 q[4]) {
-    u64vec4 w = InU64x4(at).v[0];
+void words32(Address at, out uvec2 q[4]) {
+    u64vec4 w = words4(at);
     [[unroll]] for (int i = 0; i < 4; i++) q[i] = unpack32(w[i]);
 }
 
 // 32 bytes from any address, or 34 from an even one: whole words, then what is left in the last one read.
-void bytes34(uint64_t at, out uint64_t q[5]) {
-    InU64 words = InU64(at & ~uint64_t(7));
+void bytes34(Address at, out uint64_t q[5]) {
     uint bits = (uint(at) & 7u) * 8u;
     uint64_t w[5];
-    [[unroll]] for (int i = 0; i < 5; i++) w[i] = words.v[i];
+    words5(at & ~Address(7), w);
     [[unroll]] for (int i = 0; i < 4; i++) q[i] = funnel(w[i], w[i + 1], bits);
     q[4] = w[4] >> bits;
 }
-void bytes32(uint64_t at, out uvec2 q[4]) {
+void bytes32(Address at, out uvec2 q[4]) {
     uint64_t w[5];
     bytes34(at, w);
     [[unroll]] for (int i = 0; i < 4; i++) q[i] = unpack32(w[i]);
 }
 
 // The same for 18 bytes from an even address, or 20 from a multiple of 4.
-void bytes18(uint64_t at, out uint64_t q[3]) {
-    InU64 words = InU64(at & ~uint64_t(7));
+void bytes18(Address at, out uint64_t q[3]) {
     uint bits = (uint(at) & 7u) * 8u;
     uint64_t w[3];
-    [[unroll]] for (int i = 0; i < 3; i++) w[i] = words.v[i];
+    words3(at & ~Address(7), w);
     q[0] = funnel(w[0], w[1], bits);
     q[1] = funnel(w[1], w[2], bits);
     q[2] = w[2] >> bits;
@@ -68,6 +66,10 @@ uint pick(uvec4 v, uint i) {
 
 vec2 scale8(Chunk chunk, uint h) { return h < 2u ? chunk.s[0] : chunk.s[1]; }
 
+#ifndef SCALE_RUN
+#define SCALE_RUN 32  // elements that share a scale
+#endif
+
 #ifdef IQ4_CODEBOOK
 // The 16 values as signed bytes, four a word.
 float value(uint z, int t) {
@@ -78,12 +80,17 @@ float value(uint z, int t) {
     return float(int(four << (24u - 8u * (n & 3u))) >> 24);
 }
 #else
-float value(uint z, int t) { return float(int(z << (24 - 8 * t)) >> 24); }
+int byte_of(uint z, int t) { return int(z << (24 - 8 * t)) >> 24; }
+float value(uint z, int t) { return float(byte_of(z, t)); }
 #endif
 
-void quants8(Chunk chunk, uint h, out float q[8]) {
+uvec2 words8(Chunk chunk, uint h) {
     uvec2 first = (h & 1u) == 0u ? chunk.q[0] : chunk.q[1], last = (h & 1u) == 0u ? chunk.q[2] : chunk.q[3];
-    uvec2 z = h < 2u ? first : last;
+    return h < 2u ? first : last;
+}
+
+void quants8(Chunk chunk, uint h, out float q[8]) {
+    uvec2 z = words8(chunk, h);
     [[unroll]] for (int t = 0; t < 4; t++) {
         q[t] = value(z.x, t);
         q[4 + t] = value(z.y, t);

@@ -3,5 +3,5 @@
 #define UNIT 32
 #define Unit Chunk
 struct Block { uint none; };
-Block open_block(uint64_t at) { return Block(0u); }
+Block open_block(Address at) { return Block(0u); }
 Chunk open_chunk(Block b, Unit unit, uint c) { return unit; }
