@@ -57,7 +57,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Result:
-    """One measured test under llama-bench's JSON names, in its order. Times in ns, speeds in tokens/s."""
+    """One measured test under llama-bench's JSON names, in its order, and `precision`. Times in ns, speeds in tokens/s."""
 
     build_commit: str
     build_number: int
@@ -75,6 +75,7 @@ class Result:
     type_v: str
     n_gpu_layers: int
     flash_attn: int
+    precision: str
     n_prompt: int
     n_gen: int
     n_depth: int
@@ -183,6 +184,7 @@ def describe(model: Model, batch: int) -> dict:
         "type_v": "f32",
         "n_gpu_layers": -1,  # all
         "flash_attn": 1,
+        "precision": model.profile.precision,
     }
 
 
@@ -286,10 +288,10 @@ def json_lines(results: Iterator[Result]) -> Iterator[str]:
 
 
 def run_bench(
-    path: str, tests: Sequence[Test], *, repeat: int, batch: int, device: str | None, form: str
+    path: str, tests: Sequence[Test], *, repeat: int, batch: int, device: str | None, precision: str, form: str
 ) -> None:
     """Measure and print: the table on standard output, everything else on standard error."""
-    with Device(device) as dev, Model(dev, path) as model:
+    with Device(device) as dev, Model(dev, path, precision) as model:
         screen = Screen()
         screen.device(dev.info, dev.reason)
         screen.notices(model)

@@ -198,14 +198,16 @@ def write_page(path: str, account: Account) -> None:
     write_file(path, page(account).encode("utf-8", "replace"))
 
 
-def open_pair(stack: ExitStack, device: Device, target: str, draft: str | None) -> tuple[Model, Model | None]:
+def open_pair(
+    stack: ExitStack, device: Device, target: str, draft: str | None, precision: str = "exact"
+) -> tuple[Model, Model | None]:
     """Both models on the device; one copy where draft and target are the same file."""
-    model = stack.enter_context(Model(device, target))
+    model = stack.enter_context(Model(device, target, precision))
     if draft is None:
         return model, None
     if os.path.realpath(draft) == os.path.realpath(target):
         return model, model
-    other = stack.enter_context(Model(device, draft))
+    other = stack.enter_context(Model(device, draft, precision))
     if difference := model.tokenizer.same_vocabulary(other.tokenizer):
         raise SpvkError(f"{draft}: its vocabulary differs from that of {target}: {difference}")
     return model, other
@@ -221,6 +223,7 @@ def run_prefill(
     context: int | None,
     batch: int,
     device: str | None,
+    precision: str = "exact",
     screen,
     protect: Sequence[tuple[int, int]] = (),
     explain: Callable[[Account], None] | None = None,
@@ -238,12 +241,12 @@ def run_prefill(
     with ExitStack() as stack:
         dev = stack.enter_context(Device(device))
         screen.device(dev.info, dev.reason)
-        model, scorer = open_pair(stack, dev, target, draft)
+        model, scorer = open_pair(stack, dev, target, draft, precision)
         for m in dict.fromkeys((model, scorer)):
             screen.notices(m)
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
-        memory = RateMemory.of(dev, target, draft, settings)
+        memory = RateMemory.of(dev, target, draft, settings, precision)
         tally = None if explain is None else Tally()
         load_ms = 1e3 * (perf_counter() - start)
         text = StreamDecoder(model.tokenizer, skip_special=True)
@@ -276,6 +279,7 @@ def run_prefill(
             target=target,
             draft=draft,
             device=dev.info.name,
+            precision=precision,
             decision=result.decision,
             structure=structure,
         )
@@ -306,10 +310,13 @@ class RateMemory:
     settings: Settings
 
     @classmethod
-    def of(cls, device: Device, target: str, draft: str | None, settings: Settings) -> RateMemory:
-        # Reading rows head by head takes a time of its own.
-        scorer = fingerprint(draft or target) + ("/rows" if engine.by_head(settings) else "")
-        return cls(RateStore(cache_dir(), device.info.cache_key), fingerprint(target), scorer, settings)
+    def of(
+        cls, device: Device, target: str, draft: str | None, settings: Settings, precision: str = "exact"
+    ) -> RateMemory:
+        # Fast products, and reading rows head by head, take times of their own.
+        fast = "/fast" if precision == "fast" else ""
+        scorer = fingerprint(draft or target) + fast + ("/rows" if engine.by_head(settings) else "")
+        return cls(RateStore(cache_dir(), device.info.cache_key), fingerprint(target) + fast, scorer, settings)
 
     def rates(self) -> Rates:
         return self.store.rates(self.target, self.draft, settings_key(self.settings))
@@ -334,11 +341,13 @@ def run_dump(
     lookahead: int,
     batch: int,
     device: str | None,
+    precision: str = "exact",
     output: str,
 ) -> None:
+    """An .npz of a model's outputs, see engine.dump, on the tokens and positions of two .npy files."""
     tokens = load_integers("--tokens", tokens_file)
     positions = load_integers("--positions", positions_file) if positions_file else None
-    with Device(device) as dev, Model(dev, path) as model:
+    with Device(device) as dev, Model(dev, path, precision) as model:
         for line in model.notices:
             print(f"{path}: {line}", file=sys.stderr)
         arrays = engine.dump(model, tokens, positions, lookahead=lookahead, batch=batch)

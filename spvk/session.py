@@ -7,7 +7,7 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .errors import SpvkError
-from .kernels import argmax, attention, matvec, quantize_rows, top_k
+from .kernels import argmax, attention, quantize_rows, top_k
 from .kernels import step as step_params
 from .model import Model
 from .models.builder import F32, Builder, Capture, lay_out, score_bytes
@@ -79,7 +79,7 @@ def record(
     b.finish()
     if last:
         b.norm("x", "output_norm.weight", "h", last=True)
-        b.out += matvec.matvec(model.profile, b["h"], model.weights[model.output_weight], b["logits"])
+        b.head("h", model.output_weight, "logits")
         b.out += argmax.argmax(
             model.profile, b["logits"], b["next_token"], b["argmax_scratch"], n=model.vocabulary
         )

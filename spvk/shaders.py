@@ -57,6 +57,8 @@ PLAIN = (
     "score_max",
     "score_accumulate",
     "quantize_rows.half",
+    "quantize_rows.pairs",
+    "quantize_rows.vector",
 )
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
@@ -64,6 +66,9 @@ TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_r
 # Sources for quantised types alone: the product of plain floats is always exact.
 QUANTISED = ("matmul.coop",)
 QUANTS = WEIGHT_TYPES[3:]
+# Sources for types whose quants are so small that the sums of several products fit 16 bits.
+SMALL_QUANTS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+PAIRED = ("matmul.pairs", "matvec.pairs")
 
 
 def typed(stem: str, weight_type: str) -> str:
@@ -79,6 +84,8 @@ def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
     for stem in QUANTISED:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in QUANTS}
+    for stem in PAIRED:
+        modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in SMALL_QUANTS}
     return modules
 
 

@@ -17,7 +17,7 @@ from spvk.model import Model
 
 NAMES = (
     "build_commit build_number cpu_info gpu_info backends model_filename model_type model_size "
-    "model_n_params n_batch n_ubatch n_threads type_k type_v n_gpu_layers flash_attn n_prompt n_gen n_depth "
+    "model_n_params n_batch n_ubatch n_threads type_k type_v n_gpu_layers flash_attn precision n_prompt n_gen n_depth "
     "test_time avg_ns stddev_ns avg_ts stddev_ts samples_ns samples_ts"
 ).split()
 INTEGERS = {n for n in NAMES if n.startswith("n_") or n.endswith("_ns")} - {"samples_ns"} | {

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from conftest import nmse
 from models import DRAFT, MIXED, TARGET, TINY, exact
 from spvk.gguf import open_gguf
 
@@ -52,6 +53,20 @@ def test_prefill_reports_on_the_terminal(spvk, tokens_file):
         assert word in err
     assert out.strip() and "tokens" not in out  # the answer alone
     assert "Traceback" not in err
+
+
+def test_fast_precision_is_said_and_changes_the_outputs(spvk, tokens_file, tmp_path):
+    logits = {}
+    for precision in ("exact", "fast"):
+        out = tmp_path / f"{precision}.npz"
+        assert spvk("dump", DRAFT, "--tokens", tokens_file, "-o", out, "--precision", precision)[0] == 0
+        logits[precision] = np.load(out)["logits"]
+    assert 0 < nmse(logits["fast"], logits["exact"]) < 1e-3
+    run = ("prefill", "-m", DRAFT, "--mode", "off", "--tokens", tokens_file, "-n", "0", "--json", "-")
+    status, out, _ = spvk(*run, "--precision", "fast")
+    assert status == 0 and json.loads(out)["precision"] == "fast"
+    status, out, err = spvk(*run, "--precision", "quick")
+    assert status == 2 and "'quick' is not one of 'exact', 'fast'" in err and not out
 
 
 def test_keep_alone_means_chunk_mode(spvk, tokens_file, monkeypatch):
@@ -110,6 +125,7 @@ def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):
         "target",
         "draft",
         "device",
+        "precision",
         "reason",
         "numbers",
         "protected_spans",

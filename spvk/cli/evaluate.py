@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import SpvkError
-from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, predict_option
+from .shared import BATCH, DEVICE, MODEL_PATH, PRECISION, RAW, TARGET, draft_option, predict_option
 
 
 @click.command("eval")
@@ -47,6 +47,7 @@ from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, predic
 )
 @BATCH
 @DEVICE
+@PRECISION
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write table and records as JSON, after each prompt."
 )
@@ -74,6 +75,7 @@ def evaluate(
     seed,
     batch,
     device,
+    precision,
     json_file,
     md_file,
     plots_folder,
@@ -96,7 +98,9 @@ def evaluate(
         raise SpvkError(f"--json: found {json_file or 'none'}, expected the name of a file")
     given = {"--length": length, "--depth": depth, "--count": count}
     source = generate.source(prompts, task, given, seed)
-    plan = policies.Plan(policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch)
+    plan = policies.Plan(
+        policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch, precision
+    )
     job.require_writable(json_file, (target, draft, prompts))
     job.require_writable(md_file, (target, draft, prompts, json_file))
     plots.require_folder(plots_folder)

@@ -13,6 +13,7 @@ from .shared import (
     DEVICE,
     MODEL_PATH,
     PROMPT_OPTIONS,
+    PRECISION,
     TARGET,
     draft_option,
     predict_option,
@@ -33,6 +34,7 @@ JOB_OPTIONS = (
     *POLICY_OPTIONS,
     BATCH,
     DEVICE,
+    PRECISION,
     click.option(
         "--json",
         "json_file",
@@ -53,6 +55,7 @@ OWN = (
     "ctx_size",
     "batch",
     "device",
+    "precision",
     "json_file",
     "page_file",
 )  # all other options are the policy's
@@ -108,6 +111,7 @@ def run(options: dict[str, Any], page_flag: str) -> None:
             context=given["ctx_size"],
             batch=given["batch"],
             device=given["device"],
+            precision=given["precision"],
             screen=screen,
             protect=ranges,
             explain=accounts.append if page_file else None,

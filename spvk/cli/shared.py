@@ -42,6 +42,14 @@ BATCH = click.option(
     help="Tokens read at once.",
 )
 
+PRECISION = click.option(
+    "--precision",
+    type=click.Choice(["exact", "fast"]),
+    default="exact",
+    show_default=True,
+    help="Products of float32 activations, or of activations rounded to 8 bits.",
+)
+
 
 def draft_option(text: str, required: bool = False):
     return click.option("-md", "--draft", type=MODEL_PATH, required=required, metavar="GGUF", help=text)

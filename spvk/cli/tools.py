@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .shared import BATCH, DEVICE, MODEL_PATH, draft_option
+from .shared import BATCH, DEVICE, MODEL_PATH, PRECISION, draft_option
 
 
 @click.command()
@@ -29,8 +29,9 @@ from .shared import BATCH, DEVICE, MODEL_PATH, draft_option
 )
 @BATCH
 @DEVICE
+@PRECISION
 @click.option("-o", "--output", required=True, metavar="OUT.npz")
-def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
+def dump(model, tokens_file, positions_file, lookahead, batch, device, precision, output):
     """Write a model's outputs to compare with another engine's.
 
     \b
@@ -45,7 +46,14 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, output):
 
     job.require_writable(output, (model, tokens_file, positions_file))
     job.run_dump(
-        model, tokens_file, positions_file, lookahead=lookahead, batch=batch, device=device, output=output
+        model,
+        tokens_file,
+        positions_file,
+        lookahead=lookahead,
+        batch=batch,
+        device=device,
+        precision=precision,
+        output=output,
     )
 
 
@@ -108,10 +116,11 @@ def synth(size, out, seed, weights):
 )
 @BATCH
 @DEVICE
+@PRECISION
 @click.option(
     "-o", "--output", "form", default="md", show_default=True, metavar="md|json|csv|jsonl", help="Format."
 )
-def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, form):
+def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, precision, form):
     """Measure prefill and decode with llama-bench's columns and JSON names.
 
     Each test warms up once. Counts may be lists (128,512); 0 leaves a test out.
@@ -122,7 +131,9 @@ def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, form):
     tests = bench.plan(
         bench.read_counts("-p", n_prompt), bench.read_counts("-n", n_gen), bench.read_counts("-d", n_depth)
     )
-    bench.run_bench(model, tests, repeat=repetitions, batch=batch, device=device, form=form)
+    bench.run_bench(
+        model, tests, repeat=repetitions, batch=batch, device=device, precision=precision, form=form
+    )
 
 
 @click.command()

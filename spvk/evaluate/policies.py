@@ -59,9 +59,10 @@ class Plan:
     raw: bool = False
     seed: int = 0
     batch: int = BATCH
+    precision: str = "exact"
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("predict", "raw", "seed", "batch")
+        names = ("predict", "raw", "seed", "batch", "precision")
         plain_values = {name: getattr(self, name) for name in names}
         return {"policies": [p.label for p in self.policies], "keep": self.keeps, **plain_values}
 

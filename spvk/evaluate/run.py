@@ -56,7 +56,7 @@ def run_eval(
             **plan.as_dict(),
         }
         records = earlier_records(json_file, identity, plan) if resume else []
-        pair = job.open_pair(stack, dev, target, draft)
+        pair = job.open_pair(stack, dev, target, draft, plan.precision)
         for m in dict.fromkeys(pair):
             screen.notices(m)
         for policy in plan.policies:

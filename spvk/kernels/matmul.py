@@ -1,13 +1,15 @@
 """Matrix product with fused dequantisation: y = x W^T, or y += x W^T.
 
-`lanes` (class cpu): register tiles, a lane owns columns, x is spread by shuffles. `tiles` (GPUs): tiles in
-shared memory, dequantised there. `coop` (class coopmat, packed rows): cooperative matrices of float16, summed
+`lanes` (class cpu): register tiles, a lane owns columns, x is spread by shuffles; `pairs` (packed rows): the
+same in integers, two rows to a 32-bit multiplication. `tiles` (GPUs): tiles in shared memory, dequantised
+there. `coop` (class coopmat, packed rows): cooperative matrices of float16, summed
 in float32. Sums over 8 elements are trees or the driver's, the rest runs along k in order, so a row's result
 depends neither on the batch nor on the other rows.
 
-Measured on lavapipe: Mesa 22 loads lane by lane in a loop, so tiles there are as large as compile time allows
-(32 x 8 is a quarter faster than 16 x 8, but takes 2.5 s to compile); subgroupBroadcast costs it as much as a
-load, a shuffle by a constant next to nothing. Mesa 25 gains 5 % from 16 x 8 over 16 x 4.
+Measured on lavapipe: `lanes` and `pairs` read through texel views, which Mesa 22 gathers twelve times faster
+than by address, where it loops over the lanes (exact product twice as fast, one row three to four times);
+subgroupBroadcast costs it as much as such a load, a shuffle by a constant next to nothing. Mesa 25 gains 5 %
+from 16 x 8 over 16 x 4. `pairs` gains 3 to 8 % from 32 x 8, which compiles twice as long.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, r
 def choose(profile: Profile, packed: Buffer | None):
     """The variant for a device class; those that read packed rows where there are any."""
     if packed:
-        return {"coopmat": coop}[profile.name]
+        return {"cpu": pairs, "coopmat": coop}[profile.name]
     return lanes if profile.name == "cpu" else tiles
 
 
@@ -76,6 +78,14 @@ def lanes(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
     wide = next(t for t in (2, 4, 8) if t * profile.local >= min(n, most_wide * profile.local))
     groups = (-(-n // (wide * profile.local)), -(-rows // tile), 1)
     return "matmul.lanes", groups, {"LOCAL": profile.local, "ROWS": tile, "WIDE": wide}
+
+
+def pairs(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
+    """The same of packed rows: tiles of up to 16 rows by 8 columns a lane."""
+    tile = next(t for t in (2, 4, 8, 16) if t >= min(rows, 16))
+    wide = next(t for t in (2, 4, 8) if t * profile.local >= min(n, 8 * profile.local))
+    groups = (-(-n // (wide * profile.local)), -(-rows // tile), 1)
+    return "matmul.pairs", groups, {"LOCAL": profile.local, "ROWS": tile, "WIDE": wide}
 
 
 def tiles(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:

@@ -1,7 +1,7 @@
 """Matrix times one vector with fused dequantisation: y = W x, or y += W x. Decoding and the output head.
 
-Two variants. `lanes` (class cpu): a lane owns rows of W, x is spread by shuffles, and sums are scaled
-instead of weights. `rows` (class scalar): a subgroup or part of one to a row, lanes across k.
+Variants: `lanes` (class cpu): a lane owns rows of W, x is spread by shuffles, and sums are scaled
+instead of weights; `pairs` (packed x): the same in integers, two elements to a 32-bit multiplication. `rows` (class scalar): a subgroup or part of one to a row, lanes across k.
 
 On lavapipe `rows` is slower for every type, several times so for quants: its lanes share neither x nor
 scales.
@@ -29,12 +29,14 @@ def matvec(profile: Profile, x: Buffer, w: Matrix, y: Buffer, *,
     expect_matrix("matvec", w)
     expect_bytes("matvec", x=(x, 4 * w.k), y=(y, 4 * w.rows))
     expect_aligned("matvec", x=x)
-    stem, spec, rows = (lanes if profile.name == "cpu" else across)(profile, w)
+    variant = pairs if packed else lanes if profile.name == "cpu" else across
+    stem, spec, rows = variant(profile, w)
+    source = dict(packed=packed) if packed else dict(x=x)
     spec = spec | {"LOCAL": profile.local, "ACCUMULATE": int(accumulate)}
     out = []
     for first, n, buffer in w.pieces:
         width, height = fold(-(-n // rows))
-        args = dict(x=x, y=y, fold=width, **piece_args(w, first, n, buffer))
+        args = dict(y=y, fold=width, **source, **piece_args(w, first, n, buffer))
         out.append(Dispatch(typed(stem, w.type), (width, height, 1), args, spec, flops=2 * n * w.k,
                             columns=(first, first + n)))
     return out
@@ -44,6 +46,12 @@ def lanes(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:
     """(source, constants, rows of W a workgroup): many rows a lane, unless few workgroups would be left."""
     wide = int(profile.choice("matvec.wide", "8")) if w.rows >= 64 * profile.local else 2
     return "matvec.lanes", {"WIDE": wide}, wide * profile.local
+
+
+def pairs(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:
+    """The same of a packed x."""
+    _, spec, rows = lanes(profile, w)
+    return "matvec.pairs", spec, rows
 
 
 def across(profile: Profile, w: Matrix) -> tuple[str, dict[str, int], int]:

@@ -1,7 +1,11 @@
 """Activations rounded once for all products that read them; the format depends on the device class.
 
+`pairs` (class cpu): 255 levels with a scale for each 32 elements of a row, two rows to a 32-bit word, so that
+one multiplication serves both (shaders/include/pairs.glsl); `vector` is the same for a single row. Types
+whose quants need all eight bits, where no two products fit 16 bits, keep the exact product.
 `half` (class coopmat): float16 under a power of two for each row, so that nothing overflows or is lost to
-rows of other sizes (shaders/include/half_rows.glsl). Plain floats and single rows keep the exact product.
+rows of other sizes (shaders/include/half_rows.glsl); single rows keep the exact product.
+Plain floats always do.
 """
 
 from __future__ import annotations
@@ -9,37 +13,70 @@ from __future__ import annotations
 import numpy as np
 
 from ..recording import Buffer, Dispatch
-from ..shaders import QUANTS
+from ..shaders import QUANTS, SMALL_QUANTS
 from .checks import expect_bytes, expect_multiple
 from .profile import Profile
 from .weights import expect_aligned
 
+GROUP_ROWS, RUN = 16, 32  # as in shaders/include/pairs.glsl
+RUN_BYTES = GROUP_ROWS * RUN + 64
+VECTOR_BYTES = 80  # of a run of a single row
 HALF_TAIL = 16  # bytes behind the halves of a row: its scale
 
 
 def reads_packed(profile: Profile, rows: int, weight_type: str) -> bool:
     """Does the product of `rows` rows with weights of this type read packed activations, not float32?"""
-    return profile.precision == "fast" and profile.name == "coopmat" and rows > 1 and weight_type in QUANTS
+    if profile.precision != "fast":
+        return False
+    if profile.name == "cpu":
+        return weight_type in SMALL_QUANTS
+    return profile.name == "coopmat" and rows > 1 and weight_type in QUANTS
 
 
 def packed_bytes(profile: Profile, rows: int, k: int) -> int:
     """Bytes of `rows` packed rows of `k` values; 0 where no product reads them."""
-    if profile.precision != "fast" or profile.name != "coopmat":
+    if profile.precision != "fast" or profile.name not in ("cpu", "coopmat"):
         return 0
-    return rows * (2 * k + HALF_TAIL)
+    if profile.name == "coopmat":
+        return rows * (2 * k + HALF_TAIL)
+    if rows == 1:
+        return -(-k // RUN) * VECTOR_BYTES
+    return -(-rows // GROUP_ROWS) * -(-k // RUN) * RUN_BYTES
 
 
 def quantize_rows(profile: Profile, x: Buffer, packed: Buffer, step: Buffer, *,
                   rows: int, k: int) -> Dispatch:
-    """x [rows, k] float32 -> packed; the first step.tokens rows. k is a multiple of 32.
+    """x [rows, k] float32 -> packed; the first step.tokens rows, or one row whatever these are.
 
-    Raises ValueError when a buffer is too small or not aligned, or for another k.
+    k is a multiple of 32. Raises ValueError when a buffer is too small or not aligned, or for another k.
     """
-    expect_multiple("quantize_rows", k=(k, 32))
+    expect_multiple("quantize_rows", k=(k, RUN))
     expect_bytes("quantize_rows", x=(x, 4 * rows * k), packed=(packed, packed_bytes(profile, rows, k)))
     expect_aligned("quantize_rows", x=x, packed=packed)
-    args = dict(x=x, packed=packed, step_params=step, k=k)
-    return Dispatch("quantize_rows.half", (rows, 1, 1), args, {"LOCAL": profile.local}, flops=4 * rows * k)
+    args, spec = dict(x=x, packed=packed, step_params=step, k=k), {"LOCAL": profile.local}
+    if profile.name == "coopmat":
+        return Dispatch("quantize_rows.half", (rows, 1, 1), args, spec, flops=4 * rows * k)
+    if rows == 1:
+        del args["step_params"]
+        groups = (-(-k // RUN // profile.local), 1, 1)
+        return Dispatch("quantize_rows.vector", groups, args, spec, flops=8 * k)
+    groups = (-(-8 * k // RUN // profile.local), -(-rows // GROUP_ROWS), 1)
+    return Dispatch("quantize_rows.pairs", groups, args, spec, flops=8 * rows * k, split=1)
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """What class cpu multiplies in place of x [rows, k] float32: level * scale, float64 [rows, k].
+
+    The scale of 32 elements is their largest magnitude / 127; NaN where they are not finite.
+    """
+    runs = np.asarray(x, np.float32).reshape(len(x), -1, RUN)
+    largest = np.abs(runs).max(-1, keepdims=True)
+    usable = np.isfinite(largest) & (largest > 2.0**-100)
+    with np.errstate(all="ignore"):
+        levels = np.rint(runs * (np.float32(127) / largest))
+        scale = np.where(np.isfinite(largest), largest / np.float32(127), np.float32(np.nan))
+    levels, scale = np.where(usable, levels, 0), np.where(usable | ~np.isfinite(largest), scale, 0)
+    return (levels.astype(np.float64) * scale.astype(np.float64)).reshape(x.shape)
 
 
 def reference_half(x: np.ndarray) -> np.ndarray:

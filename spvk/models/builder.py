@@ -9,6 +9,7 @@ from ..kernels import (
     attention,
     embed_rows,
     matmul,
+    matvec,
     norm_rope_store,
     quantize_rows,
     rms_norm,
@@ -147,17 +148,22 @@ class Builder:
             self.step,
             rows=self.rows,
             accumulate=accumulate,
-            packed=self.packed(x, w),
+            packed=self.packed(x, w, self.rows),
         )
 
-    def packed(self, x: str, w: Matrix) -> Buffer | None:
+    def head(self, x: str, weight: str, y: str) -> None:
+        """y = weight · (row 0 of x)."""
+        w = self.weights[weight]
+        self.out += matvec.matvec(self.profile, self[x], w, self[y], packed=self.packed(x, w, rows=1))
+
+    def packed(self, x: str, w: Matrix, rows: int) -> Buffer | None:
         """`x` rounded for products, where the one with `w` reads it so: made once and used until x changes."""
-        if not quantize_rows.reads_packed(self.profile, self.rows, w.type):
+        if not quantize_rows.reads_packed(self.profile, rows, w.type):
             return None
         source, target = self[x], self["packed"]
         if not self._current(source, target):
             self.out.append(
-                quantize_rows.quantize_rows(self.profile, source, target, self.step, rows=self.rows, k=w.k)
+                quantize_rows.quantize_rows(self.profile, source, target, self.step, rows=rows, k=w.k)
             )
         return target
 

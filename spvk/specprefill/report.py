@@ -51,6 +51,7 @@ def report_dict(
     target: Any,
     draft: Any,
     device: Any,
+    precision: str = "exact",
     decision: Decision | None = None,
     structure: Structure | None = None,
 ) -> dict[str, Any]:
@@ -75,6 +76,7 @@ def report_dict(
         "target": target,
         "draft": draft,
         "device": device,
+        "precision": precision,
     }
     if decision is not None:
         report |= {"reason": decision.reason, "numbers": dict(decision.numbers)}

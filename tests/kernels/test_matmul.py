@@ -3,22 +3,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blocks import dequantize, put_matrix, random_rows
+from blocks import HALVES, dequantize, put_matrix, random_rows
 from conftest import assert_close, nmse
+from spvk.gguf.types import BY_NAME
+from spvk.kernels import quantize_rows
 from spvk.kernels.matmul import matmul, reference
 from spvk.kernels.profile import Profile
 from spvk.recording import Buffer, Matrix
-from spvk.shaders import WEIGHT_TYPES
+from spvk.shaders import SMALL_QUANTS, WEIGHT_TYPES
 
 PROFILES = {"cpu": Profile("cpu", 8, 8), "scalar": Profile("scalar", 8, 256)}
+FAST = Profile("cpu", 8, 8, "fast")
 BUDGET = 1e-12
 
 
 def product(bench, profile, x, w, *, tokens=None, y=None, accumulate=False):
     rows = len(x)
-    out = bench.empty(rows, w.rows) if y is None else bench.put(y)
+    out, source = bench.empty(rows, w.rows) if y is None else bench.put(y), bench.put(x)
     step = bench.step(rows if tokens is None else tokens)
-    bench.run(matmul(profile, bench.put(x), w, out, step, rows=rows, accumulate=accumulate))
+    packed, recording = None, []
+    if quantize_rows.reads_packed(profile, rows, w.type):
+        packed = bench.put(np.full(quantize_rows.packed_bytes(profile, rows, w.k), 0xFF, np.uint8))
+        recording = [quantize_rows.quantize_rows(profile, source, packed, step, rows=rows, k=w.k)]
+    bench.run(recording, matmul(profile, source, w, out, step, rows=rows, accumulate=accumulate, packed=packed))
     return bench.get(out, rows, w.rows)
 
 
@@ -109,6 +116,69 @@ def test_cut_into_many_submissions(bench, monkeypatch, rows, n, kind):
     monkeypatch.setattr("spvk.vulkan.commands.SUBMISSION_SECONDS", 1e-5)
     got = product(bench, PROFILES[kind], x, put_matrix(bench, "Q4_K", raw))
     assert_close(got, reference(x, dequantize("Q4_K", raw)), BUDGET)
+
+
+@pytest.mark.parametrize("name", SMALL_QUANTS)
+def test_rounded_activations(bench, name):
+    """Against the twin of rounded activations; the rounding itself costs less than 1e-4."""
+    rng = np.random.default_rng(17)
+    raw, x = random_rows(name, 21, 768, rng), normal(rng, 19, 768)
+    got, weights = product(bench, FAST, x, put_matrix(bench, name, raw)), dequantize(name, raw)
+    assert_close(got, reference(quantize_rows.reference(x), weights), 1e-11, f"{name} fast")
+    assert_close(got, reference(x, weights), 1e-4, f"{name} fast, rounding included")
+
+
+@pytest.mark.parametrize("name", SMALL_QUANTS)
+@pytest.mark.parametrize("byte", [0x00, 0xFF, 0x88])
+def test_rounded_sums_that_fill_their_half_word(bench, name, byte):
+    """All quants at an end of their range times levels of 127 and -127: nothing runs over."""
+    rng = np.random.default_rng(18)
+    raw = random_rows(name, 9, 256, rng, integers=True)
+    head = np.zeros(raw.shape[1] // (256 // BY_NAME[name].block_elements), bool)
+    for at in HALVES[name]:
+        head[at:at + 2] = True
+    raw[:, ~np.tile(head, 256 // BY_NAME[name].block_elements)] = byte
+    x = np.where(np.arange(4)[:, None] % 2, np.float32(-127), np.float32(127)).repeat(256, 1)
+    exact = reference(x, dequantize(name, raw))
+    for rows in (4, 1):
+        assert np.array_equal(product(bench, FAST, x[:rows], put_matrix(bench, name, raw)), exact[:rows])
+
+
+@pytest.mark.parametrize("rows,n,k", [(1, 5, 256), (2, 16, 256), (5, 33, 768), (8, 64, 256), (17, 65, 512),
+                                      (70, 200, 256)])
+def test_rounded_ragged_shapes(bench, rows, n, k):
+    rng = np.random.default_rng(19)
+    raw, x = random_rows("Q4_K", n, k, rng), normal(rng, rows, k)
+    got = product(bench, FAST, x, put_matrix(bench, "Q4_K", raw))
+    assert_close(got, reference(quantize_rows.reference(x), dequantize("Q4_K", raw)), 1e-11)
+
+
+def test_rounded_pieces_and_accumulation(bench):
+    rng = np.random.default_rng(20)
+    for name, k in (("Q4_K", 256), ("Q5_0", 96)):
+        raw, y = random_rows(name, 40, k, rng), normal(rng, 3, 40)
+        x = normal(rng, 3, k)
+        exact = reference(quantize_rows.reference(x), dequantize(name, raw))
+        w = put_matrix(bench, name, raw, cuts=(13, 14))
+        for rows in (3, 1):
+            assert_close(product(bench, FAST, x[:rows], w), exact[:rows], 1e-11)
+            got = product(bench, FAST, x[:rows], w, y=y[:rows], accumulate=True)
+            assert_close(got, y[:rows] + exact[:rows], 1e-11)
+
+
+def test_rounded_rows_depend_on_nothing_but_themselves(bench):
+    rng = np.random.default_rng(21)
+    w, x = put_matrix(bench, "Q4_K", random_rows("Q4_K", 30, 256, rng)), normal(rng, 40, 256)
+    all_rows = product(bench, FAST, x, w)
+    some = product(bench, FAST, x, w, tokens=7)
+    assert np.array_equal(some[:7], all_rows[:7]) and np.isnan(some[7:]).all()
+    for rows in (2, 3, 8, 16, 17):
+        assert np.array_equal(product(bench, FAST, x[:rows], w), all_rows[:rows]), rows
+    assert nmse(product(bench, FAST, x[:1], w), all_rows[:1]) < BUDGET
+    x[[3, 9]] = np.nan
+    beside = product(bench, FAST, x, w)
+    rest = [i for i in range(40) if i not in (3, 9)]
+    assert np.array_equal(beside[rest], all_rows[rest]) and np.isnan(beside[[3, 9]]).all()
 
 
 def test_dispatches_of_a_large_product():

@@ -50,6 +50,7 @@ def test_the_whole_report_survives_json():
         "target": {"file": "t"},
         "draft": None,
         "device": "gpu",
+        "precision": "exact",
     }
     assert list(got)[:6] == [
         "status", "prompt_tokens", "kept_tokens", "kept_fraction", "kept_spans", "selection_sha256"
