@@ -62,7 +62,7 @@ class TimedCommands:
             cost = self.session.costs[kind(dispatch)]
             cost.seconds += perf_counter() - start
             cost.calls += 1
-            cost.flops += dispatch.flops if "row_bytes" in dispatch.args else 0
+            cost.flops += dispatch.flops if sizes(dispatch) else 0
 
     def free(self) -> None:
         for _, commands in self.parts:
@@ -80,9 +80,14 @@ class TimedSession(Session):
         return self.commands[rows, last]
 
 
+def sizes(d: Dispatch) -> str:
+    """The weight's rows x columns, of a dispatch that reads one."""
+    return f"{d.args['n']}x{d.args['k']}" if "row_bytes" in d.args else ""
+
+
 def kind(d: Dispatch) -> str:
-    """Module, and the weight's rows x columns where it reads one."""
-    return d.module + (f" {d.args['n']}x{d.args['k']}" if "row_bytes" in d.args else "")
+    """Module and sizes."""
+    return f"{d.module} {sizes(d)}".strip()
 
 
 def kernel(name: str) -> str:
@@ -104,8 +109,11 @@ class Measured:
 
 def measure(model: Model, length: int, batch: int, lookahead: int, rounds: int) -> Measured:
     """Read `length` random tokens and decode `lookahead`, `rounds` times after a warm-up."""
-    tokens = np.random.default_rng(0).integers(0, model.vocabulary, length)
     context, capture, out = length + lookahead + 1, Capture(importance=True), Measured(length)
+    if context > model.config.context_length:
+        limit = f"at most {model.config.context_length}, the context of {model.path}"
+        raise SpvkError(f"-p: {length} with its lookahead makes {context} tokens, expected {limit}")
+    tokens = np.random.default_rng(0).integers(0, model.vocabulary, length)
     prepare(model, context, batch, capture)
     with TimedSession(model, context, batch, capture) as session:
         session.costs = defaultdict(Cost)
@@ -204,7 +212,7 @@ def read_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--device", metavar="NAME|INDEX")
     add("--json", metavar="FILE|-", help="the costs as JSON too (- is standard output, alone)")
     args = parser.parse_args(argv)
-    for flag, value in (("-r", args.rounds), ("--lookahead", args.lookahead)):
+    for flag, value in (("-b", args.batch), ("-r", args.rounds), ("--lookahead", args.lookahead)):
         if value < 1:
             parser.error(f"{flag}: found {value}, expected at least 1")
     return args

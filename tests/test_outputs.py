@@ -6,11 +6,11 @@ No llama.cpp is needed: spvk itself, read in another way, stands in for it.
 import ctypes
 
 import _cffi_backend  # a shared library that everyone has who runs this
-import libllama
 import numpy as np
-import outputs
 import pytest
 
+import libllama
+import outputs
 from models import TINY, exact
 from spvk.errors import SpvkError
 from spvk.model import Model
