@@ -114,8 +114,7 @@ def before(
     draft: Model | None, n: int, settings: Settings, structure: Structure | None, rates: Rates
 ) -> Decision | None:
     """What can be decided for `n` tokens without a score; None: score them."""
-    protected = 0 if structure is None else int(structure.protected.sum())
-    decision = decide.before(n, settings, structure, rates.predict(n, settings, protected=protected))
+    decision = foregone(n, settings, structure, rates)
     if decision is None and draft is None:
         return Decision("disabled", "no draft was given", {"prompt_tokens": n})
     if decision is None:
@@ -126,6 +125,12 @@ def before(
                 raise
             return decide.failed(error, n)
     return decision
+
+
+def foregone(n: int, settings: Settings, structure: Structure | None, rates: Rates) -> Decision | None:
+    """What can be decided without the draft even; None: load it."""
+    protected = 0 if structure is None else int(structure.protected.sum())
+    return decide.before(n, settings, structure, rates.predict(n, settings, protected=protected))
 
 
 def sift(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import sys
@@ -11,16 +10,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Callable, Iterable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 
 from . import engine
 from .chat import ChatTemplate, default_messages
 from .errors import SpvkError, TokenizerError
-from .explain import Account, page
+from .explain import Account
+from .gguf import open_gguf
 from .gguf.mismatch import plain
 from .model import Model
+from .models import architecture_of
+from .outputs import write_file
 from .session import check_tokens
 from .specprefill import (
     Rates,
@@ -35,7 +37,7 @@ from .specprefill import (
     score_work,
     settings_key,
 )
-from .tokenizer import StreamDecoder
+from .tokenizer import StreamDecoder, Tokenizer
 from .vulkan import Device
 from .vulkan.device import cache_dir
 
@@ -140,77 +142,31 @@ def load_integers(flag: str, path: str) -> np.ndarray:
     return array
 
 
-def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> None:
-    """Raise SpvkError before any work when the output could not be written after it, or would overwrite an input."""
-    if path is None or path == "-":
-        return
-    folder = Path(path).parent
-    if Path(path).is_dir():
-        raise SpvkError(f"{plain(path)}: a directory, expected the name of a file to write")
-    if (
-        not folder.is_dir()
-        or not os.access(folder, os.W_OK)
-        or (os.path.lexists(path) and not os.access(path, os.W_OK))
-    ):
-        raise SpvkError(f"{plain(path)}: cannot be written, expected a file in a folder that exists")
-    for other in inputs:
-        if other and os.path.realpath(other) == os.path.realpath(path):
-            raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
-
-
-def require_page(flag: str, path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:
-    """`require_writable` for a page (`flag` names it), which is no terminal's and no other output's file."""
-    if path in ("", "-"):
-        raise SpvkError(f"{flag}: found {path!r}, expected the name of a file to write")
-    require_writable(path, inputs)
-    if path and report and os.path.realpath(path) == os.path.realpath(report):
-        raise SpvkError(f"{flag} {plain(path)}: the file of --json, expected another file to write")
-
-
-def write_file(path: str, data: bytes) -> None:
-    """Write a whole file or nothing: an old one is replaced at the end. SpvkError when that fails."""
-    part = f"{path}.{os.getpid()}.part"
-    special = os.path.lexists(path) and not os.path.isfile(path)  # a pipe or a device is written as it is
-    try:
-        Path(path if special else part).write_bytes(data)
-        if not special:
-            os.replace(part, os.path.realpath(path))
-    except OSError as error:
-        Path(part).unlink(missing_ok=True)
-        raise SpvkError(f"{plain(path)}: {error.strerror}, expected a file that can be written") from None
-
-
-def write_json(path: str | None, report: dict) -> None:
-    """The report to a file, or with `-` to standard output, as UTF-8 whatever the terminal's encoding."""
-    data = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-    if path == "-":
-        if sys.stdout is None:
-            raise SpvkError("--json -: standard output is closed, expected it open")
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    elif path is not None:
-        write_file(path, data)
-
-
-def write_page(path: str, account: Account) -> None:
-    """The page of explain.py, whole or not at all."""
-    write_file(path, page(account).encode("utf-8", "replace"))
-
-
 def open_pair(
     stack: ExitStack, device: Device, target: str, draft: str | None, precision: str = "exact"
 ) -> tuple[Model, Model | None]:
     """Both models on the device; one copy where draft and target are the same file."""
     model = stack.enter_context(Model(device, target, precision))
-    if draft is None:
-        return model, None
-    if os.path.realpath(draft) == os.path.realpath(target):
-        return model, model
-    other = stack.enter_context(Model(device, draft, precision))
-    if difference := model.tokenizer.same_vocabulary(other.tokenizer):
-        raise SpvkError(f"{draft}: its vocabulary differs from that of {target}: {difference}")
-    return model, other
+    return model, None if draft is None else open_draft(stack, device, model, draft)
+
+
+def open_draft(stack: ExitStack, device: Device, target: Model, draft: str) -> Model:
+    """The draft on the device; the target itself where it is the same file."""
+    if os.path.realpath(draft) == os.path.realpath(target.path):
+        return target
+    require_draft(target, draft)
+    return stack.enter_context(Model(device, draft, target.profile.precision))
+
+
+def require_draft(target: Model, draft: str) -> None:
+    """Raise SpvkError unless the file at `draft` can score for the target; nothing is loaded."""
+    file = open_gguf(draft)
+    architecture_of(file).read_config(file)
+    key = "tokenizer.ggml.tokens"
+    if file.fields.get(key) == target.file.fields.get(key):
+        return
+    if difference := target.tokenizer.same_vocabulary(Tokenizer.from_gguf(file.fields)):
+        raise SpvkError(f"{draft}: its vocabulary differs from that of {target.path}: {difference}")
 
 
 def run_prefill(
@@ -241,13 +197,18 @@ def run_prefill(
     with ExitStack() as stack:
         dev = stack.enter_context(Device(device))
         screen.device(dev.info, dev.reason)
-        model, scorer = open_pair(stack, dev, target, draft, precision)
-        for m in dict.fromkeys((model, scorer)):
-            screen.notices(m)
+        model, scorer = stack.enter_context(Model(dev, target, precision)), None
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
         memory = RateMemory.of(dev, target, draft, settings, precision)
         tally = None if explain is None else Tally()
+        if draft is not None:
+            if engine.foregone(len(tokens), settings, structure, memory.rates()):
+                require_draft(model, draft)  # wrong in any case, though it need not be loaded
+            else:
+                scorer = open_draft(stack, dev, model, draft)
+        for m in dict.fromkeys((model, scorer)):
+            screen.notices(m)
         load_ms = 1e3 * (perf_counter() - start)
         text = StreamDecoder(model.tokenizer, skip_special=True)
         result = engine.prefill(

@@ -117,7 +117,7 @@ def test_failed_scoring_falls_back_in_mode_auto_alone(device, pair, prompt, dens
         assert got.decision.reason.startswith("scoring failed: ") and "layer 1 (blk.1)" in got.decision.reason
         assert got.importance is None and got.timings.score_ms > 0
         with pytest.raises(SpvkError, match=r"layer 1 \(blk\.1\)"):
-            engine.prefill(pair[0], draft, prompt["tokens"], Settings(), predict=2)
+            engine.prefill(pair[0], draft, prompt["tokens"], Settings(mode="always"), predict=2)
 
 
 def test_a_prompt_beyond_the_draft_s_context(pair, prompt, dense, monkeypatch):
@@ -126,8 +126,8 @@ def test_a_prompt_beyond_the_draft_s_context(pair, prompt, dense, monkeypatch):
     assert got.decision.status == "fell_back_dense" and got.tokens == dense
     assert "256 tokens and 8 to follow, expected at most 200" in got.decision.reason
     with pytest.raises(SpvkError, match="expected at most 200"):
-        engine.prefill(*pair, prompt["tokens"], Settings(), predict=2)
-    windowed = engine.prefill(*pair, prompt["tokens"], Settings(window=128), predict=2)
+        engine.prefill(*pair, prompt["tokens"], Settings(mode="always"), predict=2)
+    windowed = engine.prefill(*pair, prompt["tokens"], Settings(mode="always", window=128), predict=2)
     assert windowed.decision.status in ("active", "kept_all")
 
 
@@ -291,6 +291,16 @@ def test_a_broken_draft_in_mode_auto(prefill, broken):
     assert report["status"] == "fell_back_dense" and "layer 1 (blk.1)" in report["reason"]
     assert report["tokens"] == whole["tokens"] and report["selection_sha256"] == whole["selection_sha256"]
     assert f"decision             {report['reason']}" in err
+
+
+def test_a_decision_that_needs_no_draft_loads_none(prefill, monkeypatch, tmp_path):
+    monkeypatch.setattr(job, "open_draft", lambda *_: pytest.fail("the draft was loaded"))
+    report, err = prefill("--min-tokens", "1000")
+    assert report["status"] == "skipped_min_tokens" and report["settings"]["mode"] == "auto"
+    assert report["draft"] == str(DRAFT) and report["timings"]["score_ms"] == 0
+    assert report["tokens"] == prefill("--mode", "off")[0]["tokens"]
+    with pytest.raises(AssertionError, match="its vocabulary differs"):  # it is looked at all the same
+        prefill("--min-tokens", "1000", draft=TINY)
 
 
 def test_protected_ranges_and_presets(prefill, monkeypatch):

@@ -41,7 +41,7 @@ def test_matches_the_exact_outputs(device, stem, budget):
 @pytest.mark.parametrize("select", ["dense", "chunk", "mass"])
 def test_trained_pair_answers_cell_by_cell(device, select):
     """Exact match over all prompts. Dense: at least 24 of 25 in every cell; sparse is reported."""
-    settings = Settings(mode="off") if select == "dense" else Settings(select=select, keep=0.2)
+    settings = Settings(mode="off") if select == "dense" else Settings(mode="always", select=select, keep=0.2)
     cells: dict[tuple[int, int], list[bool]] = {}
     kept: dict[tuple[int, int], list[float]] = {}
     with Model(device, TARGET) as target, Model(device, DRAFT) as draft:

@@ -91,7 +91,7 @@ def evaluate(
     something happened, an entry of a list, what a function returns.
     The baselines random, recent, even and ends keep as many tokens as v3 does.
     """
-    from .. import job, show
+    from .. import outputs, show
     from ..evaluate import generate, plots, policies, run, table
 
     if json_file == "-" or (resume and json_file is None):
@@ -101,8 +101,8 @@ def evaluate(
     plan = policies.Plan(
         policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch, precision
     )
-    job.require_writable(json_file, (target, draft, prompts))
-    job.require_writable(md_file, (target, draft, prompts, json_file))
+    outputs.require_writable(json_file, (target, draft, prompts))
+    outputs.require_writable(md_file, (target, draft, prompts, json_file))
     plots.require_folder(plots_folder)
     with show.Screen() as screen:
         report = run.run_eval(
@@ -118,7 +118,7 @@ def evaluate(
         )
     text = table.markdown(report["table"])
     if md_file not in (None, "-"):
-        job.write_file(md_file, text.encode("utf-8", "replace"))
+        outputs.write_file(md_file, text.encode("utf-8", "replace"))
     if plots_folder is not None:
         plots.write_plots(plots_folder, report["table"])
     click.echo(text, nl=False)
@@ -167,16 +167,16 @@ def calibrate(draft, task, length, count, lookahead, seed, raw, batch, device, o
     Half of the generated prompts rank the heads by how they attend to what each question needs; the other half
     decide how many of the best are taken, or all.
     """
-    from .. import job, show
+    from .. import outputs, show
     from ..evaluate import calibrate, generate
 
     recipe = generate.read_recipe(task, length, "0.1,0.3,0.5,0.7,0.9", 2 * count, seed)
-    job.require_writable(output, (draft,))
+    outputs.require_writable(output, (draft,))
     with show.Screen() as screen:
         result = calibrate.run_calibrate(
             draft, recipe, raw=raw, lookahead=lookahead, batch=batch, device=device, screen=screen
         )
     output = output or calibrate.default_output(draft)
-    job.write_json(output, result)
+    outputs.write_json(output, result)
     for line in (*calibrate.summary(result), f"written to {output}"):
         click.echo(line, err=True)

@@ -89,7 +89,7 @@ def explain(**options):
 
 def run(options: dict[str, Any], page_flag: str) -> None:
     """Prefill by a command's options; `page_flag` is what its page's file is called."""
-    from .. import job, show
+    from .. import job, outputs, show
 
     given = {name: options.pop(name) for name in OWN if name in options}
     options["protect"], ranges = job.read_protect(options["protect"])
@@ -98,8 +98,8 @@ def run(options: dict[str, Any], page_flag: str) -> None:
     source = job.Prompt.of(*prompt, raw=given["raw"], system=given["system"])
     json_file, page_file = given["json_file"], given["page_file"]
     inputs = (given["target"], given["draft"], given["prompt_file"], given["tokens_file"])
-    job.require_writable(json_file, inputs)
-    job.require_page(page_flag, page_file, json_file, inputs)
+    outputs.require_writable(json_file, inputs)
+    outputs.require_page(page_flag, page_file, json_file, inputs)
     accounts = []
     with show.Screen(json_only=json_file == "-") as screen:
         report = job.run_prefill(
@@ -116,7 +116,9 @@ def run(options: dict[str, Any], page_flag: str) -> None:
             protect=ranges,
             explain=accounts.append if page_file else None,
         )
-    job.write_json(json_file, report)  # before anything is printed: a closed pipe must not cost the report
+    outputs.write_json(
+        json_file, report
+    )  # before anything is printed: a closed pipe must not cost the report
     for account in accounts:
-        job.write_page(page_file, account)
+        outputs.write_page(page_file, account)
     screen.report(report, *accounts)

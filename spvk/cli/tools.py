@@ -42,9 +42,9 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, precision
       hidden [layers, width]: each layer's output for the last token,
       importance [tokens]: what the policy would start from.
     """
-    from .. import job
+    from .. import job, outputs
 
-    job.require_writable(output, (model, tokens_file, positions_file))
+    outputs.require_writable(output, (model, tokens_file, positions_file))
     job.run_dump(
         model,
         tokens_file,

@@ -9,7 +9,7 @@ import io
 from pathlib import Path
 from typing import Any, Callable
 
-from .. import job
+from .. import outputs
 from ..errors import SpvkError
 from ..gguf.mismatch import plain
 
@@ -39,7 +39,7 @@ def write_plots(folder: str, rows: list[Row]) -> list[str]:
     paths = []
     for name, draw, same_scale in (("accuracy", accuracy_panel, True), ("ttft", time_panel, False)):
         paths.append(str(Path(folder) / f"{name}.png"))
-        job.write_file(paths[-1], png(figure(rows, draw, same_scale)))
+        outputs.write_file(paths[-1], png(figure(rows, draw, same_scale)))
     return paths
 
 

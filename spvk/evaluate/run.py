@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, job
+from .. import __version__, job, outputs
 from ..errors import SpvkError
 from ..gguf.mismatch import plain
 from ..model import Model
@@ -97,9 +97,9 @@ def carry_out(
     for trial in (waiting := [t for t in trials if t.q.id not in done]):
         records += trial.run(step)
         if trial is not waiting[-1]:
-            job.write_json(json_file, report_of(identity, records, complete=False))
+            outputs.write_json(json_file, report_of(identity, records, complete=False))
     report = report_of(identity, records, complete=True)
-    job.write_json(json_file, report)
+    outputs.write_json(json_file, report)
     return report
 
 

@@ -112,7 +112,7 @@ def passkey(draw: random.Random) -> Example:
     key = number(draw)
     return Example(
         "There is important information hidden in a lot of irrelevant text. Find it and memorise it.",
-        (f"The pass key is {key}. Remember it.",),
+        (f"The pass key is {key}.",),
         (),
         f"What is the pass key? {NUMBER_ALONE}",
         (key,),

@@ -29,14 +29,13 @@ question. Its code has no default fraction: `keep` is the 0.3 of the other prese
 """
 
 AUTO: Mapping[str, Any] = MappingProxyType({
-    "mode": "auto",
     "select": "adaptive",
     "edges": "snapped", "chunk": 12,  # about a sentence: docs/QUALITY.md
     "protect": "on",
     "boost_first": 1.0, "boost_first_n": 0,  # what the boosts were for is protected instead
     "boost_last": 1.0, "boost_last_n": 0,
 })
-"""Decides by itself whether to be sparse, how much to keep and where to cut; protects a chat's structure."""
+"""Decides by itself how much to keep and where to cut; protects a chat's structure."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"v3": V3, "paper": PAPER, "auto": AUTO})
 

@@ -39,8 +39,8 @@ class Settings:
     """
 
     preset: str = _setting("v3", Choice(tuple(PRESETS)), "SP_PRESET")
-    """`v3`: version 3.1; `paper`: Speculative Prefill as published; `auto`: decides by itself."""
-    mode: str = _setting("always", Choice(("always", "off", "auto")))
+    """`v3`: version 3.1; `paper`: Speculative Prefill as published; `auto`: keeps as the scores say."""
+    mode: str = _setting("auto", Choice(("always", "off", "auto")))
     """`always`: score and select; `off`: dense, nothing is scored; `auto`: sparse where it helps."""
     select: str = _setting("mass", Choice(("mass", "chunk", "adaptive")), "SP_SELECT_MODE")
     """`mass`: chunks until `mass` of the score is covered; `chunk`: the top `keep` of the chunks; `adaptive`:

@@ -23,7 +23,7 @@ def test_the_same_seed_gives_the_same_prompts():
     again = recipe.questions(words)
     assert recipe.questions(words) == again and len({q.text for q in again}) == 4
     assert again[0].id == "passkey-200-0.5-0" and again[0].answers == ("43618",)
-    assert again[0].needed == ("The pass key is 43618. Remember it.",)
+    assert again[0].needed == ("The pass key is 43618.",)
     assert again[0].cell == (("task", "passkey"), ("len", 200), ("depth", 0.5))
     assert read_recipe("passkey", "200", "0.5", 2, 8).questions(words)[0].answers != again[0].answers
     assert recipe.sha256 == read_recipe("passkey,chains", "200", "0.5", 2, 7).sha256

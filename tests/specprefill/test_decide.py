@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from spvk.specprefill.protect import Structure
 from spvk.specprefill.text import Kind
 
 AUTO = Settings(preset="auto", edges="peaks", chunk=32)  # edges that are easy to foresee
-V3 = Settings()
+V3 = Settings(mode="always")
 
 
 def scores(n=640, peak=1.0):
@@ -94,7 +95,7 @@ def test_a_break_even_that_was_set_beats_the_prediction():
 
 def test_mode_always_skips_nothing():
     assert decide.before(1, V3, tools(), prediction(1.0, 100.0)) is None
-    assert decide.before(1, Settings(break_even=100)) is None
+    assert decide.before(1, replace(V3, break_even=100)) is None
 
 
 # --- after ---
@@ -111,8 +112,8 @@ def test_active():
     }  # fmt: skip
 
 
-def test_version_3_1_says_active_with_few_numbers():
-    settings = Settings(select="chunk")
+def test_mode_always_says_active_with_few_numbers():
+    settings = Settings(mode="always", select="chunk")
     got = decide.after(choose(scores(peak=9.0), settings), settings)
     assert got.status == "active" and got.numbers == {"prompt_tokens": 640, "kept_tokens": 194}
 

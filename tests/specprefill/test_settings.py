@@ -13,7 +13,7 @@ from spvk.specprefill import Settings
 
 DEFAULTS = {
     "preset": "v3",
-    "mode": "always",
+    "mode": "auto",
     "select": "mass",
     "mass": 0.85,
     "keep": 0.3,
