@@ -104,6 +104,11 @@ def validate(probes: Iterator[Probe], order: list[tuple[int, int]], shape: tuple
     return [Outcome(c, *(float(x) for x in np.mean(f, axis=0))) for c, f in zip(counts, found)]
 
 
+def best_outcome(outcomes: list[Outcome]) -> Outcome:
+    """The most prompts whose needed pieces a budget of a fifth would keep; then the rank; then the fewest heads."""
+    return max(outcomes, key=lambda o: (o.top_fifth, o.mrr, -o.heads))
+
+
 def probe(session: Session, q: Question, tokens: list[int], pieces: list[bytes], lookahead: int) -> Probe:
     """Read a prompt and let the draft go on for `lookahead` tokens."""
     session.reset()
@@ -146,7 +151,7 @@ def run_calibrate(
             order = best_heads(scores)
             outcomes = validate(probes(questions[1::2]), order, scores.shape)
         blocks = list(model.config.attention_layers)
-    best = max(outcomes, key=lambda o: (o.mrr, -o.heads))
+    best = best_outcome(outcomes)
     return {
         "version": VERSION,
         "spvk": __version__,

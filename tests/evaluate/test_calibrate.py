@@ -8,7 +8,16 @@ from models import DRAFT, FIXTURES, TARGET
 
 from spvk import job
 from spvk.cli import main
-from spvk.evaluate.calibrate import COUNTS, Probe, best_heads, head_scores, piece_ranks, validate
+from spvk.evaluate.calibrate import (
+    COUNTS,
+    Outcome,
+    Probe,
+    best_heads,
+    best_outcome,
+    head_scores,
+    piece_ranks,
+    validate,
+)
 
 PIECES = 8  # of 16 tokens, behind the 4 tokens of the sink
 END = 4 + 16 * PIECES
@@ -59,6 +68,12 @@ def test_validation_tries_the_best_few_and_all():
     assert (outcomes[-1].mrr, outcomes[-1].top_fifth) == (0.5, 0.0)
 
 
+def test_what_a_fifth_would_keep_decides():
+    few, more, all_of_them = Outcome(2, 0.9, 0.8), Outcome(6, 0.7, 0.9), Outcome(9, 0.7, 0.9)
+    assert best_outcome([few, more, all_of_them]) == more
+    assert best_outcome([few, Outcome(1, 0.8, 0.8)]) == few
+
+
 @pytest.fixture(scope="module")
 def calibration(tmp_path_factory):
     """The trained draft's, on short prompts."""
@@ -87,9 +102,9 @@ def test_the_command_writes_what_it_found(calibration):
     assert found["shape"] == [1, 4] and found["blocks"] == [3]
     assert found["settings"]["tasks"] == ["passkey"] and found["settings"]["count"] == 2
     assert np.shape(found["scores"]) == (1, 4) and 0 < np.min(found["scores"]) <= np.max(found["scores"]) <= 1
-    best = max(found["validation"], key=lambda o: (o["mrr"], -o["heads"]))
+    best = best_outcome([Outcome(**o) for o in found["validation"]])
     order = np.argsort(-np.ravel(found["scores"]), kind="stable")
-    assert found["chosen"] == [[0, head] for head in order[: best["heads"]].tolist()]
+    assert found["chosen"] == [[0, head] for head in order[: best.heads].tolist()]
     assert [o["heads"] for o in found["validation"]] == [1, 2, 3, 4]
 
 
@@ -100,7 +115,9 @@ def run(spvk, tmp_path):
 
     def run(*args):
         base = ("prefill", "-m", TARGET, "-md", DRAFT, "--tokens", tmp_path / "tokens.npy", "-n", "1")
-        status, out, err = spvk(*base, "--keep", "0.2", "--chunk", "4", "--json", "-", *args)
+        status, out, err = spvk(
+            *base, "--mode", "always", "--keep", "0.2", "--chunk", "4", "--json", "-", *args
+        )
         return status, json.loads(out) if status == 0 else None, err
 
     return run
