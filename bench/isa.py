@@ -1,7 +1,7 @@
 """What RADV's compiler makes of every module, for AMD GPUs that need not be there.
 
-    python bench/isa.py [--device phoenix,navi31,navi21] [--module 'matmul.q4_k.*'] [--class scalar|dot|coopmat|cpu|none]
-                        [--wave 32|64] [--all] [--json FILE|-] [--strict] [--icd FILE]
+    python bench/isa.py [--device phoenix,navi31,navi21] [--module 'matmul.q4_k.*']
+                        [--class scalar|dot|coopmat|cpu|none] [--wave 32|64] [--all] [--json FILE|-] [--strict] [--icd FILE]
 
 RADV (Mesa 25.0 or newer) compiles for the family in RADV_FORCE_FAMILY on a null device; one process a family.
 phoenix is the Radeon 780M, navi31 the RX 7900 (both RDNA3), navi21 the RX 6800 and 6900 (RDNA2).
@@ -51,7 +51,9 @@ SIZES = {"heads": 16, "kv_heads": 4, "dim": 256, "rotary": 64, "context": 8192, 
          "value_heads": 32, "size": 128, "channels": 8192, "n": 9216, "k": 40}
 ROWS = (512, 64, 8, 1)
 # The same for single kernels.
-OTHERS = {"quantize_rows": {"k": 2560}, "gated_norm": {"heads": 32}, "argmax": {"n": 248320}, "top_k": {"n": 248320}}
+OTHERS = {"quantize_rows": {"k": 2560}, "gated_norm": {"heads": 32}, "argmax": {"n": 248320},
+          "top_k": {"n": 248320}}
+CLASSES = ("scalar", "dot", "coopmat", "cpu", "none")
 CAPTURE_STATISTICS = 0x40
 LIMIT_SECONDS, LIMIT_BYTES = 60, 4 * 2**30  # for one module; a runaway compiler takes the machine down
 
@@ -61,9 +63,12 @@ LIMIT_SECONDS, LIMIT_BYTES = 60, 4 * 2**30  # for one module; a runaway compiler
 def launches(profile) -> tuple[list, list[str]]:
     """(dispatches of every launcher for this profile, complaints of those that could not be called)."""
     import spvk.kernels as kernels
+    from spvk.kernels.quantize_rows import packed_bytes
 
     out, complaints = [], []
     for found in pkgutil.iter_modules(kernels.__path__):
+        if found.name == "quantize_rows" and not packed_bytes(profile, 1, 32):
+            continue
         try:
             launcher = getattr(importlib.import_module(f"spvk.kernels.{found.name}"), found.name, None)
             if inspect.isfunction(launcher) and "profile" in inspect.signature(launcher).parameters:
@@ -124,6 +129,8 @@ def constants(modules: list[str], info) -> tuple[list[tuple[str, str, dict[str, 
 
     found: dict[tuple, None] = {}
     complaints: list[str] = []
+    if not info.matrix:  # the driver would stop at them
+        modules = [m for m in modules if not m.endswith(".coop")]
     for profile in classes(info):
         made, more = launches(profile)
         complaints += more
@@ -327,7 +334,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--device", default=FAMILIES, metavar="FAMILY,…", help=f"RADV families [{FAMILIES}]")
     add("--module", default="*", metavar="PATTERN", help="only modules like this, such as 'matmul.q4_k.*'")
-    add("--class", dest="profile", choices=("scalar", "dot", "coopmat", "cpu", "none"), help="only modules of this class")
+    add("--class", dest="profile", choices=CLASSES, help="only modules of this class")
     add("--wave", type=int, choices=(32, 64), help="require this subgroup size [the driver's default]")
     add("--all", action="store_true", help="every set of constants, not only the one that fares worst")
     add("--json", metavar="FILE", help="write a list of objects instead (- is standard output)")

@@ -120,7 +120,7 @@ void main() {
     uint wave_row = gl_SubgroupID / across * WAVE_ROWS, wave_column = gl_SubgroupID % across * WAVE_COLUMNS;
     // Rows and columns past the end are read from the last valid one and not stored.
     uint64_t w_at = row_address(w, min(column0 + id, n - 1), row_bytes);
-    if (id < ROWS) scales[id] = InF32(uint64_t(packed) + half_row_at(min(row0 + id, tokens - 1), k) + 2 * k).v[0];
+    if (id < ROWS) scales[id] = half_row_scale(uint64_t(packed), min(row0 + id, tokens - 1), k);
     [[unroll]] for (uint i = 0; i < DOWN * RIGHT; i++) sums[i] = Sums(0.0);
 
     stage(fetch(w_at, row0, 0), 0, 0);

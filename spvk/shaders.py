@@ -59,12 +59,13 @@ PLAIN = (
     "quantize_rows.half",
     "quantize_rows.pairs",
     "quantize_rows.vector",
+    "quantize_rows.dot",
 )
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
 # Sources for quantised types alone: the product of plain floats is always exact.
-QUANTISED = ("matmul.coop",)
+QUANTISED = ("matmul.coop", "matmul.dot")
 QUANTS = WEIGHT_TYPES[3:]
 # Sources for types whose quants are so small that the sums of several products fit 16 bits.
 SMALL_QUANTS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")

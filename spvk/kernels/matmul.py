@@ -2,9 +2,10 @@
 
 `lanes` (class cpu): register tiles, a lane owns columns, x is spread by shuffles; `pairs` (packed rows): the
 same in integers, two rows to a 32-bit multiplication. `tiles` (GPUs): tiles in shared memory, dequantised
-there. `coop` (class coopmat, packed rows): cooperative matrices of float16, summed
-in float32. Sums over 8 elements are trees or the driver's, the rest runs along k in order, so a row's result
-depends neither on the batch nor on the other rows.
+there. `coop` (class coopmat, packed rows): cooperative matrices of float16, summed in float32. `dot` (class
+dot, packed rows): the tiles in bytes, summed as integers as far as a scale reaches. Sums over 8 elements are
+trees or the driver's, the rest runs along k in order, so a row's result depends neither on the batch nor on
+the other rows.
 
 Measured on lavapipe: `lanes` and `pairs` read through texel views, which Mesa 22 gathers twelve times faster
 than by address, where it loops over the lanes (exact product twice as fast, one row three to four times);
@@ -24,7 +25,7 @@ from .profile import Profile
 from .quantize_rows import packed_bytes, reads_packed
 from .weights import expect_aligned, expect_matrix, piece_args
 
-TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp; all GPU variants have as many columns
+TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp and matmul.dot.comp; coop has as many columns
 COOP_LOCAL = 128  # threads of a workgroup of matmul.coop.comp
 Variant = tuple[str, tuple[int, int, int], dict[str, int]]  # source, workgroups, constants
 
@@ -63,7 +64,7 @@ def matmul(profile: Profile, x: Buffer, w: Matrix, y: Buffer, step: Buffer, *, r
 def choose(profile: Profile, packed: Buffer | None):
     """The variant for a device class; those that read packed rows where there are any."""
     if packed:
-        return {"cpu": pairs, "coopmat": coop}[profile.name]
+        return {"cpu": pairs, "coopmat": coop, "dot": dot}[profile.name]
     return lanes if profile.name == "cpu" else tiles
 
 
@@ -91,6 +92,11 @@ def pairs(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
 def tiles(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
     """Workgroups of 256 threads for 64 rows by 128 columns."""
     return "matmul.tiles", (-(-n // TILE_COLUMNS), -(-rows // TILE_ROWS), 1), {}
+
+
+def dot(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
+    """The same, of bytes."""
+    return "matmul.dot", (-(-n // TILE_COLUMNS), -(-rows // TILE_ROWS), 1), {}
 
 
 def coop(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:

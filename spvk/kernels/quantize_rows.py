@@ -4,8 +4,8 @@
 one multiplication serves both (shaders/include/pairs.glsl); `vector` is the same for a single row. Types
 whose quants need all eight bits, where no two products fit 16 bits, keep the exact product.
 `half` (class coopmat): float16 under a power of two for each row, so that nothing overflows or is lost to
-rows of other sizes (shaders/include/half_rows.glsl); single rows keep the exact product.
-Plain floats always do.
+rows of other sizes (shaders/include/half_rows.glsl). `dot` (class dot): the levels of `pairs`, a row after the
+other (shaders/include/dot_rows.glsl). On GPUs single rows keep the exact product, plain floats always do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ GROUP_ROWS, RUN = 16, 32  # as in shaders/include/pairs.glsl
 RUN_BYTES = GROUP_ROWS * RUN + 64
 VECTOR_BYTES = 80  # of a run of a single row
 HALF_TAIL = 16  # bytes behind the halves of a row: its scale
+DOT_LOCAL = 64  # threads of a workgroup of quantize_rows.dot.comp, RUN elements each
 
 
 def reads_packed(profile: Profile, rows: int, weight_type: str) -> bool:
@@ -30,15 +31,19 @@ def reads_packed(profile: Profile, rows: int, weight_type: str) -> bool:
         return False
     if profile.name == "cpu":
         return weight_type in SMALL_QUANTS
-    return profile.name == "coopmat" and rows > 1 and weight_type in QUANTS
+    return profile.name in ("coopmat", "dot") and rows > 1 and weight_type in QUANTS
 
 
 def packed_bytes(profile: Profile, rows: int, k: int) -> int:
     """Bytes of `rows` packed rows of `k` values; 0 where no product reads them."""
-    if profile.precision != "fast" or profile.name not in ("cpu", "coopmat"):
+    if profile.precision != "fast":
         return 0
     if profile.name == "coopmat":
         return rows * (2 * k + HALF_TAIL)
+    if profile.name == "dot":
+        return rows * (-(-(k + 8 * k // RUN) // 16) * 16)
+    if profile.name != "cpu":
+        return 0
     if rows == 1:
         return -(-k // RUN) * VECTOR_BYTES
     return -(-rows // GROUP_ROWS) * -(-k // RUN) * RUN_BYTES
@@ -56,6 +61,9 @@ def quantize_rows(profile: Profile, x: Buffer, packed: Buffer, step: Buffer, *,
     args, spec = dict(x=x, packed=packed, step_params=step, k=k), {"LOCAL": profile.local}
     if profile.name == "coopmat":
         return Dispatch("quantize_rows.half", (rows, 1, 1), args, spec, flops=4 * rows * k)
+    if profile.name == "dot":
+        groups = (-(-k // (RUN * DOT_LOCAL)), rows, 1)
+        return Dispatch("quantize_rows.dot", groups, args, {"LOCAL": DOT_LOCAL}, flops=4 * rows * k, split=1)
     if rows == 1:
         del args["step_params"]
         groups = (-(-k // RUN // profile.local), 1, 1)
@@ -65,7 +73,7 @@ def quantize_rows(profile: Profile, x: Buffer, packed: Buffer, step: Buffer, *,
 
 
 def reference(x: np.ndarray) -> np.ndarray:
-    """What class cpu multiplies in place of x [rows, k] float32: level * scale, float64 [rows, k].
+    """What classes cpu and dot multiply in place of x [rows, k] float32: level * scale, float64 [rows, k].
 
     The scale of 32 elements is their largest magnitude / 127; NaN where they are not finite.
     """
@@ -90,3 +98,4 @@ def reference_half(x: np.ndarray) -> np.ndarray:
     scale, inverse = ((e << 23).astype(np.uint32).view(np.float32) for e in (exponent - 14, 268 - exponent))
     with np.errstate(invalid="ignore"):
         return (x * inverse).astype(np.float16).astype(np.float64) * scale
+

@@ -180,7 +180,7 @@ class Device:
         return out[0], layout
 
     def _subgroup(self, spec: Mapping[str, int]):
-        """The struct that asks for subgroups of the size in constant SUBGROUP; None where there is no choice."""
+        """The struct that asks for subgroups of the size in constant SUBGROUP; None without a choice."""
         low, _, high = self.info.subgroup
         if "SUBGROUP" not in spec or low == high:
             return None

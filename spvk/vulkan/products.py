@@ -41,11 +41,9 @@ def matrix_shape(instance, handle, version: int, extensions: set[str]) -> Shape 
 
 def _has_features(handle) -> bool:
     matrix = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR()
-    f13 = vk.VkPhysicalDeviceVulkan13Features(pNext=matrix)
-    f12 = vk.VkPhysicalDeviceVulkan12Features(pNext=f13)
+    f12 = vk.VkPhysicalDeviceVulkan12Features(pNext=matrix)
     lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(vk.VkPhysicalDeviceFeatures2(pNext=f12)))
-    return all((matrix.cooperativeMatrix, f12.shaderFloat16, f12.vulkanMemoryModel,
-                f13.subgroupSizeControl, f13.computeFullSubgroups))
+    return all((matrix.cooperativeMatrix, f12.shaderFloat16, f12.vulkanMemoryModel))
 
 
 def _matrices(instance, handle) -> list:
@@ -64,13 +62,11 @@ def _matrices(instance, handle) -> list:
 
 
 def enable(info) -> tuple[object, list[str]]:
-    """(pNext chain of a device's features, extensions) that the product shaders of this device need."""
-    if not (info.integer_dot or info.matrix):
+    """(pNext chain of features, extensions) to open the device with, for its product shaders."""
+    if tuple(map(int, info.api.split("."))) < (1, 3):
         return None, []
-    f = None
-    if info.matrix:
-        f = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR(cooperativeMatrix=1)
-    control = int(info.matrix is not None)
-    f = vk.VkPhysicalDeviceVulkan13Features(pNext=f, shaderIntegerDotProduct=int(info.integer_dot),
-                                            subgroupSizeControl=control, computeFullSubgroups=control)
-    return f, [COOPERATIVE_MATRIX] if info.matrix else []
+    matrix = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR(cooperativeMatrix=1) if info.matrix else None
+    # Every device of Vulkan 1.3 has these three, with or without an instruction behind them.
+    f13 = vk.VkPhysicalDeviceVulkan13Features(pNext=matrix, shaderIntegerDotProduct=1, subgroupSizeControl=1,
+                                              computeFullSubgroups=1)
+    return f13, [COOPERATIVE_MATRIX] if info.matrix else []

@@ -4,6 +4,7 @@
 #define Q_MAX 3
 #define SCALE_RUN 16
 #include "quants.glsl"
+#define SCALE_RUN 16
 #define BLOCK 256
 #define UNIT 128
 #define BLOCK_BYTES 110

@@ -72,17 +72,25 @@ vec2 scale8(Chunk chunk, uint h) { return h < 2u ? chunk.s[0] : chunk.s[1]; }
 
 #ifdef IQ4_CODEBOOK
 // The 16 values as signed bytes, four a word.
-float value(uint z, int t) {
+int byte_of(uint z, int t) {
     uint n = z >> (8 * t);
     uint low = (n & 4u) == 0u ? 0xbfad9881u : 0xf6eaddcfu;   // -127 -104 -83 -65, -49 -35 -22 -10
     uint high = (n & 4u) == 0u ? 0x26190d01u : 0x71594535u;  // 1 13 25 38, 53 69 89 113
     uint four = (n & 8u) == 0u ? low : high;
-    return float(int(four << (24u - 8u * (n & 3u))) >> 24);
+    return int(four << (24u - 8u * (n & 3u))) >> 24;
 }
 #else
 int byte_of(uint z, int t) { return int(z << (24 - 8 * t)) >> 24; }
-float value(uint z, int t) { return float(byte_of(z, t)); }
 #endif
+float value(uint z, int t) { return float(byte_of(z, t)); }
+
+// Four signed bytes of a word of the chunk's.
+uint bytes4(uint z) {
+#ifdef IQ4_CODEBOOK
+    z = (byte_of(z, 0) & 0xff) | (byte_of(z, 1) & 0xff) << 8 | (byte_of(z, 2) & 0xff) << 16 | byte_of(z, 3) << 24;
+#endif
+    return z;
+}
 
 uvec2 words8(Chunk chunk, uint h) {
     uvec2 first = (h & 1u) == 0u ? chunk.q[0] : chunk.q[1], last = (h & 1u) == 0u ? chunk.q[2] : chunk.q[3];
