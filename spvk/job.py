@@ -200,7 +200,7 @@ def run_prefill(
         model, scorer = stack.enter_context(Model(dev, target, precision)), None
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
-        memory = RateMemory.of(dev, target, draft, settings, precision)
+        memory = RateMemory.of(dev, target, draft, settings, model.profile.precision)
         tally = None if explain is None else Tally()
         if draft is not None:
             if engine.foregone(len(tokens), settings, structure, memory.rates()):
@@ -240,7 +240,7 @@ def run_prefill(
             target=target,
             draft=draft,
             device=dev.info.name,
-            precision=precision,
+            precision=model.profile.precision,
             decision=result.decision,
             structure=structure,
         )
@@ -272,7 +272,7 @@ class RateMemory:
 
     @classmethod
     def of(
-        cls, device: Device, target: str, draft: str | None, settings: Settings, precision: str = "exact"
+        cls, device: Device, target: str, draft: str | None, settings: Settings, precision: str
     ) -> RateMemory:
         # Fast products, and reading rows head by head, take times of their own.
         fast = "/fast" if precision == "fast" else ""

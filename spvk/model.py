@@ -18,7 +18,8 @@ from .vulkan import Device, Memory
 class Model:
     """Open a GGUF model and bring its weights to `device`.
 
-    `precision`: `exact` multiplies float32 activations, `fast` rounded ones (kernels/quantize_rows.py).
+    `precision`: `exact` multiplies float32 activations, `fast` rounded ones (kernels/quantize_rows.py), `auto`
+    chooses by the device's class.
     `notices` holds one line for everything that was skipped or repacked. Raises GGUFError for a file that
     cannot be used (every key and tensor is checked before any memory is taken), DeviceError without memory.
     """

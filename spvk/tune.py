@@ -145,8 +145,8 @@ def measure_pair(device: Device, target: str, draft: str, lengths: Sequence[int]
     """Dense and sparse runs of random prompts, remembered as any other run is."""
     dense, sparse, rng = Settings(mode="off"), Settings(mode="always"), np.random.default_rng(0)
     with ExitStack() as stack:
-        pair = job.open_pair(stack, device, target, draft)
-        memory = job.RateMemory.of(device, target, draft, sparse)
+        pair = job.open_pair(stack, device, target, draft, "auto")
+        memory = job.RateMemory.of(device, target, draft, sparse, pair[0].profile.precision)
         longest = min(m.config.context_length for m in pair) - sparse.lookahead
         lengths = list(dict.fromkeys(min(n, longest) for n in lengths))
         for i, n in enumerate([lengths[0], *lengths]):  # the first warms up

@@ -66,7 +66,7 @@ def test_fast_precision_is_said_and_changes_the_outputs(spvk, tokens_file, tmp_p
     status, out, _ = spvk(*run, "--precision", "fast")
     assert status == 0 and json.loads(out)["precision"] == "fast"
     status, out, err = spvk(*run, "--precision", "quick")
-    assert status == 2 and "'quick' is not one of 'exact', 'fast'" in err and not out
+    assert status == 2 and "'quick' is not one of 'auto', 'exact', 'fast'" in err and not out
 
 
 def test_keep_alone_means_chunk_mode(spvk, tokens_file, monkeypatch):

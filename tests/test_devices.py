@@ -86,6 +86,13 @@ def test_device_classes(changes, profile):
     assert profile_for(dataclasses.replace(IGPU, **changes), "fast") == profile
 
 
+def test_auto_precision_is_fast_where_little_is_lost():
+    gpu = dataclasses.replace(IGPU, subgroup=(32, 64, 64))
+    found = [profile_for(i, "auto").precision for i in (
+        IGPU, gpu, dataclasses.replace(gpu, integer_dot=True), dataclasses.replace(gpu, matrix=(16, 16, 16)))]
+    assert found == ["fast", "exact", "exact", "fast"]
+
+
 def test_pipeline_cache_is_kept_on_disk_by_device_and_driver(tmp_path, monkeypatch):
     monkeypatch.setenv("SPVK_CACHE_DIR", str(tmp_path / "cache"))
     with Device() as d:

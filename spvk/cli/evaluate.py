@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import SpvkError
-from .shared import BATCH, DEVICE, MODEL_PATH, PRECISION, RAW, TARGET, draft_option, predict_option
+from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, precision_option, predict_option
 
 
 @click.command("eval")
@@ -47,7 +47,7 @@ from .shared import BATCH, DEVICE, MODEL_PATH, PRECISION, RAW, TARGET, draft_opt
 )
 @BATCH
 @DEVICE
-@PRECISION
+@precision_option()
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write table and records as JSON, after each prompt."
 )

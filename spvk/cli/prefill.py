@@ -13,9 +13,9 @@ from .shared import (
     DEVICE,
     MODEL_PATH,
     PROMPT_OPTIONS,
-    PRECISION,
     TARGET,
     draft_option,
+    precision_option,
     predict_option,
     with_options,
 )
@@ -34,7 +34,7 @@ JOB_OPTIONS = (
     *POLICY_OPTIONS,
     BATCH,
     DEVICE,
-    PRECISION,
+    precision_option(),
     click.option(
         "--json",
         "json_file",

@@ -42,13 +42,16 @@ BATCH = click.option(
     help="Tokens read at once.",
 )
 
-PRECISION = click.option(
-    "--precision",
-    type=click.Choice(["exact", "fast"]),
-    default="exact",
-    show_default=True,
-    help="Products of float32 activations, or of activations rounded to 8 bits.",
-)
+
+
+def precision_option(default: str = "auto"):
+    return click.option(
+        "--precision",
+        type=click.Choice(["auto", "exact", "fast"]),
+        default=default,
+        show_default=True,
+        help="Products of float32 activations, or of rounded ones (auto: where that costs little).",
+    )
 
 
 def draft_option(text: str, required: bool = False):

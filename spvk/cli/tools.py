@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .shared import BATCH, DEVICE, MODEL_PATH, PRECISION, draft_option
+from .shared import BATCH, DEVICE, MODEL_PATH, draft_option, precision_option
 
 
 @click.command()
@@ -29,7 +29,7 @@ from .shared import BATCH, DEVICE, MODEL_PATH, PRECISION, draft_option
 )
 @BATCH
 @DEVICE
-@PRECISION
+@precision_option("exact")
 @click.option("-o", "--output", required=True, metavar="OUT.npz")
 def dump(model, tokens_file, positions_file, lookahead, batch, device, precision, output):
     """Write a model's outputs to compare with another engine's.
@@ -116,7 +116,7 @@ def synth(size, out, seed, weights):
 )
 @BATCH
 @DEVICE
-@PRECISION
+@precision_option()
 @click.option(
     "-o", "--output", "form", default="md", show_default=True, metavar="md|json|csv|jsonl", help="Format."
 )

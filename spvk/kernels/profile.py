@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,23 @@ SCALAR = Profile("scalar", 32, 256)
 
 
 def profile_for(info, precision: str = "exact") -> Profile:
-    """The class of a device (a vulkan.DeviceInfo), with the wanted precision of products."""
+    """The class of a device (a vulkan.DeviceInfo), with the wanted precision of products.
+
+    `auto` is `fast` where that is nearer to exact outputs than llama.cpp is, by as much as is asked of it: float16 on
+    cooperative matrices, and class cpu. Bytes on GPUs (class dot) round no finer than llama.cpp does there.
+    """
+    profile = device_class(info)
+    if precision == "auto":
+        precision = "fast" if profile.name in ("cpu", "coopmat") else "exact"
+    return replace(profile, precision=precision)
+
+
+def device_class(info) -> Profile:
+    """What a device is good at, for exact products."""
     low, subgroup, _ = info.subgroup
     if subgroup <= 8:
-        return Profile("cpu", 8, 8, precision)
+        return CPU
     if info.matrix:  # AMD's 64 lanes can run as 32, at which matrices take fewer registers
-        return Profile("coopmat", subgroup, 256, precision, info.matrix,
+        return Profile("coopmat", subgroup, 256, "exact", info.matrix,
                        max(low, min(subgroup, 32)), info.shared_memory)
-    return Profile("dot" if info.integer_dot else "scalar", subgroup, 256, precision)
+    return Profile("dot" if info.integer_dot else "scalar", subgroup, 256)
