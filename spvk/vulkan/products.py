@@ -16,10 +16,13 @@ def dot_accelerated(handle, version: int) -> bool:
     """Does the device multiply and add four signed bytes in one instruction?"""
     if version < VERSION:
         return False
+    # The chains have names: the address of a struct does not keep it alive.
     f = vk.VkPhysicalDeviceShaderIntegerDotProductFeatures()
-    lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(vk.VkPhysicalDeviceFeatures2(pNext=f)))
+    features = vk.VkPhysicalDeviceFeatures2(pNext=f)
+    lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(features))
     p = vk.VkPhysicalDeviceShaderIntegerDotProductProperties()
-    lib.vkGetPhysicalDeviceProperties2(handle, ffi.addressof(vk.VkPhysicalDeviceProperties2(pNext=p)))
+    properties = vk.VkPhysicalDeviceProperties2(pNext=p)
+    lib.vkGetPhysicalDeviceProperties2(handle, ffi.addressof(properties))
     return bool(f.shaderIntegerDotProduct and p.integerDotProduct4x8BitPackedSignedAccelerated)
 
 
@@ -42,7 +45,8 @@ def matrix_shape(instance, handle, version: int, extensions: set[str]) -> Shape 
 def _has_features(handle) -> bool:
     matrix = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR()
     f12 = vk.VkPhysicalDeviceVulkan12Features(pNext=matrix)
-    lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(vk.VkPhysicalDeviceFeatures2(pNext=f12)))
+    features = vk.VkPhysicalDeviceFeatures2(pNext=f12)
+    lib.vkGetPhysicalDeviceFeatures2(handle, ffi.addressof(features))
     return all((matrix.cooperativeMatrix, f12.shaderFloat16, f12.vulkanMemoryModel))
 
 
