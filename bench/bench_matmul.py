@@ -6,7 +6,7 @@ from spvk.kernels.matmul import matmul, reference
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def bench_matmul(measure, bench, normal, rng, shape, rows, name, weight_type):
+def bench_matmul(measure, bench, normal, rng, shape, rows, pack, name, weight_type):
     n, k = product(shape, name)
     x, w, y = normal(rows, k), Weight(bench, weight_type, n, k, rng), bench.empty(rows, n)
 
@@ -15,5 +15,7 @@ def bench_matmul(measure, bench, normal, rng, shape, rows, name, weight_type):
         got = bench.get(y, rows, n)[some][:, w.sample]
         return [(got, reference(x[some], w.sampled()))]
 
-    recording = matmul(bench.profile, bench.put(x), w.matrix, y, bench.step(rows), rows=rows)
-    measure(recording, check, flops=2 * rows * n * k)
+    put = bench.put(x)
+    packed, budget, _ = pack(x, put, weight_type)
+    recording = matmul(bench.profile, put, w.matrix, y, bench.step(rows), rows=rows, packed=packed)
+    measure(recording, check, flops=2 * rows * n * k, budget=budget)

@@ -5,13 +5,16 @@ from spvk.kernels.matvec import matvec, reference
 
 
 @pytest.mark.parametrize("name", (*PRODUCTS, "head"))
-def bench_matvec(measure, bench, normal, rng, shape, name, weight_type, device):
+def bench_matvec(measure, bench, normal, rng, shape, pack, name, weight_type, device):
     n, k = product(shape, name)
     if name == "head" and device.info.type == "cpu":
         n //= 8
-    x, w, y = normal(k), Weight(bench, weight_type, n, k, rng), bench.empty(n)
+    x, w, y = normal(1, k), Weight(bench, weight_type, n, k, rng), bench.empty(n)
 
     def check():
-        return [(bench.get(y, n)[w.sample], reference(x, w.sampled()))]
+        return [(bench.get(y, n)[w.sample], reference(x[0], w.sampled()))]
 
-    measure(matvec(bench.profile, bench.put(x), w.matrix, y), check, flops=2 * n * k)
+    put = bench.put(x)
+    packed, budget, _ = pack(x, put, weight_type)
+    recording = matvec(bench.profile, put, w.matrix, y, packed=packed)
+    measure(recording, check, flops=2 * n * k, budget=budget)

@@ -1,7 +1,7 @@
 """Where the time goes: prefill and scoring by module, or by kernel as the prompt grows.
 
-    python bench/lengths.py -m MODEL [-p 512,2048,8192] [-b 512] [--lookahead 8] [-r 1] [--device NAME|INDEX]
-                            [--json FILE|-]
+    python bench/lengths.py -m MODEL [-p 512,2048,8192] [-b 512] [--lookahead 8] [-r 1] [--precision exact|fast]
+                            [--device NAME|INDEX] [--json FILE|-]
 
 Every dispatch is submitted and waited for on its own, and its time from the host added up. The model reads a
 random prompt with its scores captured, as a draft does, then decodes `lookahead` tokens. Dense prefill runs
@@ -209,6 +209,7 @@ def read_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("-b", "--batch", type=int, default=512, metavar="N", help="tokens read at once")
     add("--lookahead", type=int, default=8, metavar="N", help="tokens decoded after the prompt")
     add("-r", "--rounds", type=int, default=1, metavar="N")
+    add("--precision", default="exact", choices=("exact", "fast"), help="of products")
     add("--device", metavar="NAME|INDEX")
     add("--json", metavar="FILE|-", help="the costs as JSON too (- is standard output, alone)")
     args = parser.parse_args(argv)
@@ -224,7 +225,7 @@ def main(argv: list[str] | None = None) -> int:
         lengths = sorted(set(read_counts("-p", args.lengths)))
         if not lengths[0]:
             raise SpvkError("-p: found 0, expected lengths from 1 up")
-        with Device(args.device) as device, Model(device, args.model) as model:
+        with Device(args.device) as device, Model(device, args.model, args.precision) as model:
             print(f"device: {device.info.name}, {device.info.driver}", file=sys.stderr)
             found = [measure(model, n, args.batch, args.lookahead, args.rounds) for n in lengths]
         if args.json and args.json != "-":
