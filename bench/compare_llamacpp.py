@@ -1,7 +1,8 @@
 """spvk beside llama.cpp on the same file: speeds, and outputs.
 
     python bench/compare_llamacpp.py --llama-bench PATH -m MODEL [-p 512] [-n 128] [-d 0] [-r 5] [-t THREADS]
-                                     [-b 512] [--device NAME|INDEX] [--json FILE|-] [-- llama-bench's options]
+                                     [-b 512] [--precision exact|fast] [--device NAME|INDEX] [--json FILE|-]
+                                     [-- llama-bench's options]
 
 Each of -r rounds starts `spvk bench` and llama-bench once, each with a warm-up and one timed run of every test;
 which one begins changes from round to round. A ratio is spvk's tokens/s by llama.cpp's of the same round, so
@@ -114,7 +115,7 @@ def commands(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """The two programs' command lines for one round."""
     common = ["-m", args.model, "-p", args.n_prompt, "-n", args.n_gen, "-d", args.n_depth, "-r", "1",
               "-o", "json"]
-    ours = [*SPVK, "bench", *common, "-b", str(args.batch)]
+    ours = [*SPVK, "bench", *common, "-b", str(args.batch), "--precision", args.precision]
     ours += ["--device", args.device] if args.device else []
     theirs = [args.llama_bench, *common, "-b", str(args.batch), "-ub", str(args.batch)]
     theirs += ["-t", str(args.threads)] if args.threads else []

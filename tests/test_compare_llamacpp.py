@@ -57,11 +57,11 @@ def test_order_of_the_other_program_does_not_matter_but_depth_does():
 
 
 def test_both_programs_get_the_same_counts():
-    given = "--llama-bench lb -m x.gguf -p 64,128 -n 0 -t 2 -b 256 -- -ngl 0"
+    given = "--llama-bench lb -m x.gguf -p 64,128 -n 0 -t 2 -b 256 --precision fast -- -ngl 0"
     args = compare.read_arguments(given.split())
     ours, theirs = compare.commands(args)
     common = ["-m", "x.gguf", "-p", "64,128", "-n", "0", "-d", "0", "-r", "1", "-o", "json"]
-    assert ours == [*compare.SPVK, "bench", *common, "-b", "256"]
+    assert ours == [*compare.SPVK, "bench", *common, "-b", "256", "--precision", "fast"]
     assert theirs == ["lb", *common, "-b", "256", "-ub", "256", "-t", "2", "-ngl", "0"]
 
 
