@@ -91,26 +91,19 @@ def test_the_same_run_twice_is_bit_identical(models):
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-# NMSE of logits and hidden states with rounded activations: what was measured, and a fifth. Untrained weights
-# (the tiny models) pass errors on that trained ones dampen; llama.cpp's own logits are as far off there.
-FAST_BUDGETS = {
-    TINY: (3.5e-2, 2.3e-2),
-    MIXED: (8.2e-3, 5.1e-3),
-    DRAFT: (3.8e-4, 1.4e-3),
-    TARGET: (2.2e-4, 1.2e-3),
-}
-
-
-@pytest.mark.parametrize("path", FAST_BUDGETS, ids=lambda p: p.stem)
-def test_fast_precision_stays_within_its_budget(device, path):
-    logits, hidden = FAST_BUDGETS[path]
+@pytest.mark.parametrize("path", [DRAFT, TARGET], ids=lambda p: p.stem)
+def test_fast_precision_is_twice_as_near_to_exact_as_llama_cpp(device, path):
+    """On trained weights, over all cases; llama.cpp rounds activations too, and its KV cache to float16."""
+    ours = theirs = 0.0
     with Model(device, path, "fast") as model:
         for case in cases(path):
             want = case_of(path, case)
             got = engine.dump(model, want["tokens"], want["positions"])
-            assert_close(got["logits"][0], want["logits"], logits, f"{case} logits")
-            if "hidden" in want:
-                assert_close(got["hidden"], want["hidden"], hidden, f"{case} hidden")
+            ours += nmse(got["logits"][0], want["logits"])
+            theirs += nmse(exact(path)[f"{case}/llamacpp/logits"][0], want["logits"])
+            assert_close(got["hidden"], want["hidden"], 3e-3, f"{case} hidden")
+    print(f"{ours / theirs:.2f} of llama.cpp's error")
+    assert ours < theirs / 2
 
 
 @pytest.mark.parametrize("path", [TINY, TARGET], ids=lambda p: p.stem)
