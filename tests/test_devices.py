@@ -79,8 +79,7 @@ def test_refusals(devices, wanted, message):
     (dict(subgroup=(32, 64, 64), integer_dot=True), Profile("dot", 64, 256, "fast")),
     (dict(subgroup=(32, 64, 64), integer_dot=True, matrix=(16, 16, 16)),
      Profile("coopmat", 64, 256, "fast", (16, 16, 16), 32, 32768)),
-    (dict(subgroup=(16, 16, 32), matrix=(8, 16, 16)),
-     Profile("coopmat", 16, 256, "fast", (8, 16, 16), 16, 32768)),
+    (dict(subgroup=(8, 32, 32), integer_dot=True, matrix=(8, 16, 16)), Profile("dot", 32, 256, "fast")),
 ])
 def test_device_classes(changes, profile):
     assert profile_for(dataclasses.replace(IGPU, **changes), "fast") == profile

@@ -26,7 +26,7 @@ from .quantize_rows import packed_bytes, reads_packed
 from .weights import expect_aligned, expect_matrix, piece_args
 
 TILE_ROWS, TILE_COLUMNS = 64, 128  # of matmul.tiles.comp and matmul.dot.comp; coop has as many columns
-COOP_LOCAL = 128  # threads of a workgroup of matmul.coop.comp
+COOP_LOCAL, COOP_GROUPS = 128, 32  # threads of a workgroup of matmul.coop.comp; workgroups that fill a GPU
 Variant = tuple[str, tuple[int, int, int], dict[str, int]]  # source, workgroups, constants
 
 
@@ -100,9 +100,13 @@ def dot(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
 
 
 def coop(profile: Profile, weight_type: str, rows: int, n: int) -> Variant:
-    """Workgroups of 128 threads for 32, 64 or 128 rows by 128 columns, cut evenly between their subgroups."""
+    """Workgroups of 128 threads for 32, 64 or 128 rows by 128 columns, cut evenly between their subgroups.
+
+    More rows a workgroup dequantise less often: as many as leave workgroups enough.
+    """
     fits = [t for t in (32, 64, 128) if 160 * (TILE_COLUMNS + t) + 4 * t <= profile.shared]
-    tile = next((t for t in fits if t >= rows), fits[-1])
+    most, columns = next((t for t in fits if t >= rows), fits[-1]), -(-n // TILE_COLUMNS)
+    tile = next((t for t in reversed(fits) if t <= most and columns * -(-rows // t) >= COOP_GROUPS), fits[0])
     waves = COOP_LOCAL // profile.wave
     down = min((2**i for i in range(waves.bit_length()) if tile // 2**i >= max(profile.matrix[0], 16)),
                key=lambda d: tile // d + TILE_COLUMNS * d // waves)

@@ -38,8 +38,8 @@ SCALAR = Profile("scalar", 32, 256)
 def profile_for(info, precision: str = "exact") -> Profile:
     """The class of a device (a vulkan.DeviceInfo), with the wanted precision of products.
 
-    `auto` is `fast` where that is nearer to exact outputs than llama.cpp is, by as much as is asked of it: float16 on
-    cooperative matrices, and class cpu. Bytes on GPUs (class dot) round no finer than llama.cpp does there.
+    `auto` is `fast` on cooperative matrices of float16 and on class cpu, which are much nearer to exact outputs
+    than llama.cpp is, and `exact` elsewhere: bytes on a GPU round hardly finer than llama.cpp does there.
     """
     profile = device_class(info)
     if precision == "auto":
@@ -52,7 +52,8 @@ def device_class(info) -> Profile:
     low, subgroup, _ = info.subgroup
     if subgroup <= 8:
         return CPU
-    if info.matrix:  # AMD's 64 lanes can run as 32, at which matrices take fewer registers
+    # Other shapes are Intel's, whose matrices work with subgroups of one size that no property names.
+    if info.matrix == (16, 16, 16):  # AMD's 64 lanes can run as 32, at which matrices take fewer registers
         return Profile("coopmat", subgroup, 256, "exact", info.matrix,
                        max(low, min(subgroup, 32)), info.shared_memory)
     return Profile("dot" if info.integer_dot else "scalar", subgroup, 256)

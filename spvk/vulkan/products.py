@@ -29,17 +29,17 @@ def dot_accelerated(handle, version: int) -> bool:
 def matrix_shape(instance, handle, version: int, extensions: set[str]) -> Shape | None:
     """The shape of float16 matrices that a subgroup multiplies to float32 sums; None without any.
 
-    Of several, the first that tiles of 32 x 32 x 32 can be cut into.
+    Of several, the largest that tiles of 16 x 16 x 16 can be cut into.
     """
     if version < VERSION or COOPERATIVE_MATRIX not in extensions or not _has_features(handle):
         return None
-    half, single = vk.VK_COMPONENT_TYPE_FLOAT16_KHR, vk.VK_COMPONENT_TYPE_FLOAT32_KHR
+    shapes, half, single = [], vk.VK_COMPONENT_TYPE_FLOAT16_KHR, vk.VK_COMPONENT_TYPE_FLOAT32_KHR
     for p in _matrices(instance, handle):
         types = (p.AType, p.BType, p.CType, p.ResultType) == (half, half, single, single)
         shape = (p.MSize, p.NSize, p.KSize)
-        if types and p.scope == vk.VK_SCOPE_SUBGROUP_KHR and all(32 % size == 0 for size in shape):
-            return shape
-    return None
+        if types and p.scope == vk.VK_SCOPE_SUBGROUP_KHR and all(16 % size == 0 for size in shape):
+            shapes.append(shape)
+    return max(shapes, default=None, key=lambda s: s[0] * s[1] * s[2])
 
 
 def _has_features(handle) -> bool:
