@@ -29,7 +29,7 @@ fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 mkdir -p "$root/spvk"
-tar c --exclude=__pycache__ --exclude=spirv pyproject.toml setup.py README.md shaders spvk tests |
+tar c --exclude=.git --exclude=.venv --exclude=./build --exclude=__pycache__ --exclude=spirv . |
     tar x -C "$root/spvk"
 
 # The mount lives in a namespace of its own, and goes with it.
