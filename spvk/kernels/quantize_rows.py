@@ -73,7 +73,7 @@ def quantize_rows(profile: Profile, x: Buffer, packed: Buffer, step: Buffer, *,
 
 
 def reference(x: np.ndarray) -> np.ndarray:
-    """What class cpu multiplies in place of x [rows, k] float32: level * scale, float64 [rows, k].
+    """What classes cpu and dot multiply in place of x [rows, k] float32: level * scale, float64 [rows, k].
 
     The largest magnitude of 32 elements becomes 127 - c levels, c from 0 to 7, whichever loses least (squared
     error, float32 in order). The scale is NaN where they are not finite.
