@@ -285,7 +285,7 @@ def write_file(
 
     writer = gguf.GGUFWriter(path, "qwen35")
     try:
-        describe(writer, size, shape, vocab)
+        describe(writer, f"random-{size}", shape, vocab)
         for t in tensors:
             writer.add_tensor_info(t.name, t.shape, np.float32, t.nbytes, gguf.GGMLQuantizationType[t.type])
         writer.write_header_to_file()
@@ -297,9 +297,9 @@ def write_file(
         writer.close()
 
 
-def describe(w: gguf.GGUFWriter, size: str, s: Shape, vocab: Vocabulary) -> None:
+def describe(w: gguf.GGUFWriter, name: str, s: Shape, vocab: Vocabulary) -> None:
     """The metadata: the keys of a converted Qwen3.5."""
-    w.add_name(f"random-{size}")
+    w.add_name(name)
     w.add_context_length(262144)
     w.add_embedding_length(s.width)
     w.add_block_count(s.layers)

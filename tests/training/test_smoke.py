@@ -1,0 +1,65 @@
+"""Training end to end, minutes long: needs torch (the group `train`)."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from conftest import assert_close
+from spvk import engine
+from spvk.model import Model
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    from training import train
+
+    out = tmp_path_factory.mktemp("training")
+    arguments = f"--name smoke --size smoke --out {out} --tokens 1536 --save-every 30 --muon 0.02"
+    train.main(f"{arguments} --steps 60".split())
+    return out, arguments
+
+
+def curve(out, column):
+    with (out / "smoke.csv").open() as file:
+        return [float(row[column]) for row in csv.DictReader(file)]
+
+
+def test_the_loss_falls(trained):
+    loss = curve(trained[0], "answer_loss")
+    assert len(loss) == 3 and loss[0] > loss[1] > loss[2] and loss[2] < 0.75 * loss[0]
+
+
+def test_the_exported_file_gives_the_same_logits(trained, device):
+    import torch
+
+    from training import export
+
+    out, _ = trained
+    for weights, budget in (("f32", 1e-6), ("q4km", 0.05)):
+        export.main([str(out / "smoke.pt"), str(out / "smoke.gguf"), "--weights", weights])
+        model, _ = export.load(out / "smoke.pt")
+        tokens = np.random.default_rng(0).integers(0, len(model.embedding), 133)
+        with torch.no_grad():
+            want = model.logits(model(torch.from_numpy(tokens)[None])[:, -1])[0].numpy()
+        with Model(device, out / "smoke.gguf") as opened:
+            assert_close(engine.dump(opened, tokens)["logits"][0], want, budget, weights)
+            assert opened.tokenizer.decode(opened.tokenizer.encode("Zażółć 🦜")) == "Zażółć 🦜"
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_does(trained, tmp_path):
+    import torch
+
+    from training import train
+
+    out, arguments = trained
+    whole = torch.load(out / "smoke.pt", weights_only=False)["model"]
+    run = train.Run(train.parser().parse_args(f"{arguments} --steps 60".replace(str(out), str(tmp_path)).split()))
+    for _ in range(30):
+        run.train_step()
+    run.save()
+    train.main(f"{arguments} --steps 60 --resume".replace(str(out), str(tmp_path)).split())
+    again = torch.load(tmp_path / "smoke.pt", weights_only=False)["model"]
+    assert all(torch.equal(whole[name], again[name]) for name in whole)

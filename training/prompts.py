@@ -1,0 +1,72 @@
+"""Held-out questions for `spvk eval`: `python -m training.prompts out.jsonl --vocabulary build/training/vocabulary.json`.
+
+Names, values and sentence templates are those that training never draws. A line has the conversation's tokens up
+to the answer, the answer's tokens, and where in the prompt the answer stands (where it stands there).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import data, documents
+from . import tokenizer as bpe
+from .data import Puzzle, World
+
+TASKS = ("fact", "update", "chain", "count", "list", "function", "not stated")
+CELLS = (("fact", 1), ("fact", 8), *((task, 1) for task in TASKS[1:]))
+
+
+def puzzles(world: World, task: str, n: int) -> list[Puzzle]:
+    """The puzzles of one prompt; the first one is asked."""
+    if task == "fact":
+        return data.competing(world, n)
+    if task == "update":
+        return [data.update(world, world.rng.randint(2, 5))]
+    if task == "chain":
+        return data.chain(world, 2)
+    make = {
+        "count": data.count,
+        "list": data.lookup,
+        "function": data.function,
+        "not stated": data.not_stated,
+    }
+    return [make[task](world)]
+
+
+def prompts(writer: documents.Writer, length: int, each: int, seed: int) -> Iterator[dict]:
+    """`each` lines of every cell, about `length` tokens long."""
+    for task, n in CELLS:
+        world = World(random.Random(f"{seed} {task} {n} {length}"), held_out=True)
+        for i in range(each):
+            made = None
+            while made is None:
+                made = writer.conversation(world, puzzles(world, task, n), [0], length)
+            _, start, stop, value = made.answers[0]
+            line = {"id": f"{task}-{n}-{length}-{i}", "task": task, "len": length, "facts": n}
+            line |= {"tokens": made.tokens[:start], "answer": made.tokens[start : stop - 1]}
+            yield line | ({"value_pos": value} if value >= 0 else {})
+
+
+def main(arguments: list[str] | None = None) -> None:
+    p = argparse.ArgumentParser(
+        prog="training.prompts", description="Write held-out questions for spvk eval."
+    )
+    p.add_argument("out", type=Path)
+    p.add_argument("--vocabulary", type=Path, required=True)
+    p.add_argument("--lengths", default="2048", help="tokens a prompt, separated by commas")
+    p.add_argument("--each", type=int, default=200, help="prompts a cell")
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args(arguments)
+    writer = documents.Writer(bpe.make_tokenizer(bpe.load(a.vocabulary)))
+    with a.out.open("w") as file:
+        for length in map(int, a.lengths.split(",")):
+            for line in prompts(writer, length, a.each, a.seed):
+                file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
