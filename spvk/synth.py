@@ -285,7 +285,7 @@ def write_file(
 
     writer = gguf.GGUFWriter(path, "qwen35")
     try:
-        describe(writer, f"random-{size}", shape, vocab)
+        describe(writer, f"random-{size}", shape, vocab, CHAT_TEMPLATE)
         for t in tensors:
             writer.add_tensor_info(t.name, t.shape, np.float32, t.nbytes, gguf.GGMLQuantizationType[t.type])
         writer.write_header_to_file()
@@ -297,7 +297,7 @@ def write_file(
         writer.close()
 
 
-def describe(w: gguf.GGUFWriter, name: str, s: Shape, vocab: Vocabulary) -> None:
+def describe(w: gguf.GGUFWriter, name: str, s: Shape, vocab: Vocabulary, chat_template: str) -> None:
     """The metadata: the keys of a converted Qwen3.5."""
     w.add_name(name)
     w.add_context_length(262144)
@@ -325,7 +325,7 @@ def describe(w: gguf.GGUFWriter, name: str, s: Shape, vocab: Vocabulary) -> None
     w.add_token_merges([" ".join(pair) for pair in vocab.merges])
     w.add_eos_token_id(vocab.eos)
     w.add_add_bos_token(False)
-    w.add_chat_template(CHAT_TEMPLATE)
+    w.add_chat_template(chat_template)
 
 
 def run(size: str, out: str, *, seed: int, weights: str) -> None:

@@ -11,8 +11,7 @@ from spvk.tokenizer import Tokenizer
 
 from . import data
 from .data import Puzzle, Sentence, World
-
-USER, ASSISTANT, END = "<|im_start|>user\n", "<|im_start|>assistant\n", "<|im_end|>"
+from .tokenizer import ASSISTANT, END, PAD, USER
 
 
 @dataclass
@@ -37,7 +36,7 @@ class Writer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.encode = lambda text: tokenizer.encode(text, add_special=False)
-        self.pad = tokenizer.tokens.index("<|endoftext|>")
+        self.pad = tokenizer.tokens.index(PAD)
 
     def turn(self, puzzle: Puzzle) -> tuple[list[int], list[int]]:
         """A question up to the assistant's header, and its answer with the end token.
@@ -45,7 +44,7 @@ class Writer:
         Answers start with a space: their tokens are then those that stand in the text.
         """
         return (
-            self.encode(f"{puzzle.question}{END}\n{ASSISTANT}"),
+            self.encode(f"{puzzle.question}{ASSISTANT}"),
             self.encode(f" {puzzle.answer}{END}"),
         )
 
@@ -57,8 +56,8 @@ class Writer:
         None where the puzzles alone are longer than `length`.
         """
         turns = [self.turn(puzzles[i]) for i in asked]
-        head, again = self.encode(USER), self.encode("\n" + USER)
-        room = length - len(head) - sum(len(q) + len(a) + len(again) for q, a in turns)
+        head = self.encode(USER)
+        room = length - len(head) - sum(len(q) + len(a) + len(head) for q, a in turns)
         pieces = self.document(world, puzzles, room)
         if pieces is None:
             return None
@@ -68,7 +67,7 @@ class Writer:
                 where[piece.owner] = len(out.tokens) + piece.value
             out.tokens += piece.tokens
         for n, (i, (question, answer)) in enumerate(zip(asked, turns)):
-            out.tokens += (again if n else []) + question
+            out.tokens += (head if n else []) + question
             start = len(out.tokens)
             out.tokens += answer
             out.answers.append((puzzles[i].task, start, len(out.tokens), where.get(i, -1)))
@@ -116,7 +115,7 @@ def training_conversation(
     """Groups of puzzles and as many of their questions as the length has room for, at most 40."""
     rng = world.rng
     share = rng.uniform(0.5, 1.0) if length <= 512 else rng.uniform(0.15, 0.8)
-    wanted, puzzles = max(1, min(40, int(share * length / 45))), []
+    wanted, puzzles = max(1, min(40, int(share * length / 36))), []
     while len(puzzles) < wanted:
         puzzles += data.group(world, mix)
     while True:

@@ -84,7 +84,7 @@ def write(
 ) -> None:
     """Write `out`: keys and tensor order are those of a converted Qwen3.5."""
     writer, arrays = gguf.GGUFWriter(out, "qwen35"), tensors(model)
-    synth.describe(writer, name, shape, vocabulary)
+    synth.describe(writer, name, shape, vocabulary, bpe.CHAT_TEMPLATE)
     for planned in synth.layout(shape, len(vocabulary.tokens), "q4k"):
         array = np.ascontiguousarray(arrays.pop(planned.name).reshape(planned.shape))
         kind = kind_of(planned, shape.layers, weights)

@@ -77,17 +77,17 @@ The {a} of {e} is {v} as of now.
 
 QUESTIONS = """
 What is the {a} of {e}?
-Which {a} does {e} have?
-Tell me the {a} of {e}.
-What {a} does {e} have?
-Name the {a} of {e}.
 What was the {a} of {e}?
+Tell me the {a} of {e}.
+Name the {a} of {e}.
 Do you know the {a} of {e}?
-For {e}, what is the {a}?
+I need the {a} of {e}.
+Please look up the {a} of {e}.
+Which {a} does {e} have?
 """.strip().split("\n")
 
 UPDATE_QUESTIONS = """
-What is the {a} of {e} now?
+What now is the {a} of {e}?
 What is the latest {a} of {e}?
 Which {a} does {e} have now?
 """.strip().split("\n")

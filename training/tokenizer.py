@@ -9,18 +9,23 @@ from pathlib import Path
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from spvk.synth import CHAT_TEMPLATE
 from spvk.synth_vocabulary import SPELLING, Vocabulary
 from spvk.tokenizer import _PRE, CONTROL, NORMAL, Tokenizer
 
 from . import data
 
 PRE = "qwen35"
-CONTROLS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+USER, ASSISTANT, END, PAD = "<|user|>", "<|assistant|>", "<|im_end|>", "<|endoftext|>"
+CONTROLS = [PAD, USER, ASSISTANT, END]
+CHAT_TEMPLATE = (  # no token more than needed: the question is still near where the answer begins
+    "{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>{{ m.content }}<|im_end|>"
+    "{% else %}<|user|>{{ m.content }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 
 
 def train_vocabulary(size: int = 2048, seed: int = 0, sentences: int = 40_000) -> Vocabulary:
-    """A vocabulary of `size` tokens: 256 bytes, merges learnt from the training side's text, 3 control tokens."""
+    """A vocabulary of `size` tokens: 256 bytes, merges learnt from the training side's text, 4 control tokens."""
     backend = Backend(models.BPE())
     backend.pre_tokenizer = split_like(PRE)
     trainer = trainers.BpeTrainer(
@@ -31,7 +36,7 @@ def train_vocabulary(size: int = 2048, seed: int = 0, sentences: int = 40_000) -
     tokens = sorted(state["vocab"], key=state["vocab"].get)
     types = [NORMAL] * len(tokens) + [CONTROL] * len(CONTROLS)
     merges = [tuple(m) if isinstance(m, list) else tuple(m.split(" ")) for m in state["merges"]]
-    return Vocabulary("trained", tokens + CONTROLS, types, merges, len(tokens) + 2)
+    return Vocabulary("trained", tokens + CONTROLS, types, merges, len(tokens) + len(CONTROLS) - 1)
 
 
 def split_like(pre: str) -> pre_tokenizers.PreTokenizer:
@@ -49,8 +54,8 @@ def sample_text(seed: int, sentences: int):
         yield " " + data.filler(world).text
         for puzzle in data.group(world):
             yield from (" " + s.text for s in puzzle.sentences)
-            yield f"user\n{puzzle.question}"
-            yield f"assistant\n {puzzle.answer}"
+            yield puzzle.question
+            yield f" {puzzle.answer}"
 
 
 def make_tokenizer(vocabulary: Vocabulary) -> Tokenizer:

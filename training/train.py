@@ -215,9 +215,9 @@ class Run:
             optimiser.zero_grad()
 
     def advance(self, share: float) -> None:
-        """To the next length where three quarters of the last 20 steps' questions were answered."""
-        self.recent = (self.recent + [share])[-20:]
-        if len(self.recent) == 20 and np.mean(self.recent) > 0.75 and self.stage + 1 < len(LENGTHS):
+        """To the next length where six in ten questions of the last 10 steps were answered."""
+        self.recent = (self.recent + [share])[-10:]
+        if len(self.recent) == 10 and np.mean(self.recent) > 0.6 and self.stage + 1 < len(LENGTHS):
             self.stage, self.recent = self.stage + 1, []
 
     def loop(self) -> None:

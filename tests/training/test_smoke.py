@@ -56,7 +56,9 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(trained, tmp_path):
 
     out, arguments = trained
     whole = torch.load(out / "smoke.pt", weights_only=False)["model"]
-    run = train.Run(train.parser().parse_args(f"{arguments} --steps 60".replace(str(out), str(tmp_path)).split()))
+    run = train.Run(
+        train.parser().parse_args(f"{arguments} --steps 60".replace(str(out), str(tmp_path)).split())
+    )
     for _ in range(30):
         run.train_step()
     run.save()

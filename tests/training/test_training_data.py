@@ -128,7 +128,7 @@ def test_prompts_for_evaluation(writer, tokenizer, length):
     assert len(lines) == 2 * len(prompts.CELLS) == len({line["id"] for line in lines})
     for line in lines:
         assert 0.85 * length < len(line["tokens"]) <= length
-        assert tokenizer.decode(line["tokens"]).endswith("<|im_end|>\n<|im_start|>assistant\n")
+        assert tokenizer.decode(line["tokens"]).endswith("<|assistant|>")
         if "value_pos" in line:
             at = line["value_pos"]
             assert line["tokens"][at : at + len(line["answer"])] == line["answer"]
