@@ -7,6 +7,11 @@
 // (cheapest there, with CHUNK = 1); with CHUNK = ROWS and LOCAL >= dim / 4 all indices are constants.
 #include "include/common.glsl"
 layout(local_size_x = 8, local_size_x_id = 0) in;
+#ifdef TEXELS
+layout(set = 0, binding = 0) uniform usamplerBuffer q;
+layout(set = 0, binding = 1) uniform usamplerBuffer k;
+layout(set = 0, binding = 2) uniform usamplerBuffer v;
+#endif
 #include "include/nan.glsl"
 #include "include/reduce.glsl"
 #include "include/qk_tile.glsl"
@@ -17,9 +22,11 @@ layout(constant_id = 7) const uint SPLIT = 0;  // a workgroup has `span` keys; a
 layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer OutU64x2 { u64vec2 v[]; };
 
 layout(push_constant, scalar) uniform Push {
+#ifndef TEXELS
     InU64x2 q;        // [tokens, heads, dim] float32
     InU64x2 k;        // [kv_heads, context, dim]
     InU64x2 v;        // [kv_heads, context, dim]
+#endif
     InU64x2 gate;     // [tokens, heads, 2 * dim], the gate in each head's second half (GATED); rows
                       // gate_stride groups of four apart
     OutU64x2 y;       // [tokens, heads, dim], or [splits, tokens, heads, dim], not yet divided by the sums (SPLIT)
@@ -107,7 +114,7 @@ void accumulate(uint base, uint block, uint tiles, uint keys, uint set, uint qua
             uint at = tile * TILE + c;
             float value[4][4];  // [key][column]
             [[unroll]] for (uint t = 0; t < 4; t++)
-                unpack_quad(v.v[(base + min(block + at + t, keys - 1)) * QUADS + quad], value[t]);
+                unpack_quad(QUAD(v, (base + min(block + at + t, keys - 1)) * QUADS + quad), value[t]);
             [[unroll]] for (uint i = 0; i < BANDS; i++) {
                 uint pair = lane_row(i) * STRIDE + at / 2;
                 float mine[4];

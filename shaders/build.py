@@ -59,6 +59,12 @@ def sources(stem: str) -> list[str]:
     return texts
 
 
+def applied(text: str, defines: tuple[str, ...]) -> str:
+    """The text without what `#ifdef NAME … #endif` and `#ifndef NAME … #endif` leave out (not nested)."""
+    pattern = r"#(ifn?def) (\w+)\n(.*?)#endif\n"
+    return re.sub(pattern, lambda m: m[3] if (m[1] == "ifdef") == (m[2] in defines) else "", text, flags=re.S)
+
+
 def push_fields(stem: str, text: str) -> list[list]:
     """[name, kind, access, byte offset] of each member of the push-constant block (scalar layout)."""
     body = re.sub(r"//.*", "", PUSH.search(text).group(1))
@@ -98,10 +104,11 @@ def spec_constants(text: str) -> dict[str, int]:
 
 def describe(shaders, stem: str, defines: tuple[str, ...]) -> dict:
     texts = sources(stem)
+    own = applied(texts[0], defines)
     return {
         "sha256": shaders.source_hash(texts, defines),
-        "push": push_fields(stem, texts[0]),
-        "views": views(stem, texts[0]),
+        "push": push_fields(stem, own),
+        "views": views(stem, own),
         "spec": spec_constants("\n".join(texts)),
     }
 

@@ -61,6 +61,8 @@ PLAIN = (
     "quantize_rows.vector",
     "quantize_rows.dot",
 )
+# Sources compiled again for the CPU class, which reads through texel views.
+VIEWED = ("attention",)
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
@@ -81,6 +83,7 @@ def typed(stem: str, weight_type: str) -> str:
 def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every module: name -> (source stem, defines)."""
     modules = {stem: (stem, ()) for stem in PLAIN}
+    modules |= {f"{stem}.texels": (stem, ("TEXELS",)) for stem in VIEWED}
     for stem in TYPED:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
     for stem in QUANTISED:

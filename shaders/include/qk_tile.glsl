@@ -2,6 +2,14 @@
 // Lanes own keys; the query values are loaded by 8 lanes, a row each, and spread by shuffles (on software
 // drivers one by a constant costs a fraction of a broadcast), so any subgroup of at least 8 lanes works.
 // Loads are 4 floats wide: `quads` = head dimension / 4 of them a row.
+#ifdef TEXELS
+#include "texel.glsl"
+#define Quads usamplerBuffer  // four floats at a time, through a view (software drivers) or by address
+#define QUAD(from, i) texel(from, i)
+#else
+#define Quads InU64x2
+#define QUAD(from, i) from.v[i]
+#endif
 layout(constant_id = 1) const uint ROWS = 16;   // query rows of the tile
 layout(constant_id = 2) const uint QUADS = 64;  // head dimension / 4
 layout(constant_id = 3) const uint STAGED = 0;  // keep the queries in private memory (software drivers)
@@ -28,29 +36,29 @@ float s[ROWS * WIDTH];                             // the tile
 float staged[STAGED != 0 ? BANDS * QUADS * 4 : 1]; // this lane's row of each band
 uint q_at[BANDS];                                  // where it starts in q, in quads; set by the shader
 
-void stage_queries(InU64x2 q) {
+void stage_queries(Quads q) {
     if (STAGED == 0) return;
     for (uint i = 0; i < BANDS; i++) {
         uint at = q_at[i];
         for (uint c = 0; c < QUADS; c++) {
             float x[4];
-            unpack_quad(q.v[at + c], x);
+            unpack_quad(QUAD(q, at + c), x);
             [[unroll]] for (uint t = 0; t < 4; t++) staged[(i * QUADS + c) * 4 + t] = x[t];
         }
     }
 }
 
 // k_at: where the key of lane_key(j) starts, in quads.
-void qk_tile(InU64x2 q, InU64x2 k, uint k_at[WIDTH]) {
+void qk_tile(Quads q, Quads k, uint k_at[WIDTH]) {
     float acc[ROWS][WIDTH];
     [[unroll]] for (uint r = 0; r < ROWS; r++)
         [[unroll]] for (uint j = 0; j < WIDTH; j++) acc[r][j] = 0.0;
     [[dont_unroll]] for (uint c = 0; c < QUADS; c++) {
         float key[WIDTH][4];
-        [[unroll]] for (uint j = 0; j < WIDTH; j++) unpack_quad(k.v[k_at[j] + c], key[j]);
+        [[unroll]] for (uint j = 0; j < WIDTH; j++) unpack_quad(QUAD(k, k_at[j] + c), key[j]);
         [[unroll]] for (uint i = 0; i < BANDS; i++) {
             float mine[4];
-            if (STAGED == 0) unpack_quad(q.v[q_at[i] + c], mine);
+            if (STAGED == 0) unpack_quad(QUAD(q, q_at[i] + c), mine);
             else [[unroll]] for (uint t = 0; t < 4; t++) mine[t] = staged[(i * QUADS + c) * 4 + t];
             [[unroll]] for (uint p = 0; p < 8; p++) {
                 if (i * 8 + p >= ROWS) break;

@@ -1,11 +1,8 @@
 // Where weights are read from: device addresses, or, where WEIGHT_TEXELS is defined, the view `w` of 128-bit
 // texels. Software drivers gather texels without a loop over the lanes: on Mesa 22 at a tenth of the price.
 #ifdef WEIGHT_TEXELS
+#include "texel.glsl"
 #define Address uint  // bytes from the start of w
-u64vec2 texel(usamplerBuffer view, uint i) {
-    uvec4 t = texelFetch(view, int(i));
-    return u64vec2(pack64(t.xy), pack64(t.zw));
-}
 u64vec2 words2(uint at) { return texel(w, at / 16); }
 uint64_t word(uint at) {
     u64vec2 both = words2(at);

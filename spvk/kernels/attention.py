@@ -86,7 +86,8 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     args = dict(q=q, k=k_cache, v=v_cache, kv_heads=kv_heads, scale=dim**-0.5, **common)
     groups, flops = (-(-rows * heads // kv_heads // tile), kv_heads, splits), 4 * dim * heads * rows * context
     if splits == 1:
-        return [Dispatch("attention", groups, dict(y=y, stats=y, **args), spec | {"GATED": gated}, flops=flops)]
+        stem = "attention.texels" if profile.name == "cpu" else "attention"
+        return [Dispatch(stem, groups, dict(y=y, stats=y, **args), spec | {"GATED": gated}, flops=flops)]
     expect_bytes("attention", parts=(parts, split_bytes(profile, rows, heads, kv_heads, dim, context)))
     outputs = parts.range(0, splits * flat, "attention parts")
     stats = parts.range(splits * flat, 8 * splits * rows * heads, "attention stats")
