@@ -155,6 +155,7 @@ class NullDevice:
     def __init__(self, family: str, wave: int | None) -> None:
         from spvk.vulkan import enumerate_devices
         from spvk.vulkan.api import create, lib, vk
+        from spvk.vulkan.layouts import Layouts
 
         app = vk.VkApplicationInfo(pApplicationName="isa", apiVersion=vk.VK_MAKE_VERSION(1, 3, 0))
         info = vk.VkInstanceCreateInfo(pApplicationInfo=app)
@@ -166,6 +167,7 @@ class NullDevice:
         if wave:
             self.info = replace(self.info, subgroup=(wave, wave, wave))
         self.handle = self._open()
+        self.layouts = Layouts(self.handle)
         self.query = vk.vkGetDeviceProcAddr(self.handle, "vkGetPipelineExecutableStatisticsKHR")
 
     def _open(self):
@@ -197,9 +199,7 @@ class NullDevice:
         code, where = module.spirv(), vk.VK_SHADER_STAGE_COMPUTE_BIT
         shader = create("VkShaderModule", lib.vkCreateShaderModule, self.handle,
                         vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code))
-        push = vk.VkPushConstantRange(stageFlags=where, offset=0, size=module.push_bytes)
-        layout = create("VkPipelineLayout", lib.vkCreatePipelineLayout, self.handle,
-                        vk.VkPipelineLayoutCreateInfo(pushConstantRangeCount=1, pPushConstantRanges=[push]))
+        layout = self.layouts.pipeline(module.push_bytes, len(module.views))
         values = ffi.new("uint32_t[]", [v & 0xFFFFFFFF for v in spec.values()] or [0])  # lives until the call
         size = spec.get("SUBGROUP") or self.wave
         wave = vk.VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(requiredSubgroupSize=size or 0)
@@ -226,7 +226,7 @@ def specialisation(module, spec: dict[str, int], values):
                                    pData=ffi.cast("void*", values))
 
 
-def measure(family: str, pattern: str, wave: int | None, skip: int) -> None:
+def measure(family: str, options: argparse.Namespace, skip: int) -> None:
     """Print a JSON object a line: first the driver and what is to be compiled, then statistics of each.
 
     Of the combinations of module and constants the first `skip` are left out. The compiler may die in the
@@ -234,9 +234,10 @@ def measure(family: str, pattern: str, wave: int | None, skip: int) -> None:
     """
     from spvk import shaders
 
-    device = NullDevice(family, wave)
-    combinations, complaints = constants([m for m in shaders.manifest() if fnmatch.fnmatch(m, pattern)],
-                                         device.info)
+    device = NullDevice(family, options.wave)
+    modules = [m for m in shaders.manifest() if fnmatch.fnmatch(m, options.module)]
+    combinations, complaints = constants(modules, device.info)
+    combinations = [c for c in combinations if options.profile in (None, c[1])]
     driver = f"{device.info.name}, {device.info.driver}, subgroups of {device.info.subgroup[1]}"
     print(json.dumps({"driver": driver, "complaints": complaints, "combinations": combinations}), flush=True)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
@@ -293,6 +294,7 @@ def run_child(family: str, icd: str, options, skip: int) -> tuple[int, list[dict
     """(exit status, objects that were printed, last line of standard error)."""
     command = [sys.executable, __file__, "--child", str(skip), "--device", family, "--module", options.module]
     command += ["--wave", str(options.wave)] if options.wave else []
+    command += ["--class", options.profile] if options.profile else []
     environment = {**os.environ, "RADV_FORCE_FAMILY": family, "VK_DRIVER_FILES": icd, "VK_ICD_FILENAMES": icd,
                    "MESA_SHADER_CACHE_DISABLE": "true"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -348,14 +350,13 @@ def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     if options.child is not None:
         try:
-            measure(options.device, options.module, options.wave, options.child)
+            measure(options.device, options, options.child)
         except Exception as error:  # one line for the parent
             fail(" ".join(str(error).split()))
         return 0
     icd, rows, complaints = find_icd(options.icd), [], []
     for family in options.device.split(","):
         found, more = measured(family.strip(), icd, options)
-        found = [row for row in found if options.profile in (None, row["class"])]
         rows += found if options.all else worst(found)
         complaints += more
     for line in dict.fromkeys(complaints):
