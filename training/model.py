@@ -76,17 +76,28 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, chu
 
 
 class DeltaNet(nn.Module):
-    """Gated DeltaNet. The start helps copying: queries equal keys, and half of the value channels are shifts."""
+    """Gated DeltaNet. It starts as memories that later layers can read wherever they are.
+
+    Queries equal keys, half of the value channels are shifts, and the gates are open: their weights read the
+    embedding's constant component. So do the keys of the second half of the heads, which are then all alike:
+    such a head holds a moving average of the values, over 1/beta tokens.
+    """
 
     def __init__(self, s: Shape) -> None:
         super().__init__()
         self.s, self.keys, self.inner = s, s.key_heads * s.state, s.value_heads * s.state
         query = torch.randn(self.keys, s.width) * s.width**-0.5
+        query[:, 0] = 0.3 * (torch.arange(self.keys) >= self.keys // 2)
         key = query + 0.1 * torch.randn_like(query) * s.width**-0.5
-        self.qkv = nn.Parameter(torch.cat([query, key, normal(self.inner, s.width).data]))
-        self.gate = normal(self.inner, s.width)
+        value = normal(self.inner, s.width).data
+        value[:, 0] = 0
+        self.qkv = nn.Parameter(torch.cat([query, key, value]))
+        self.gate = normal(self.inner, s.width, 0.3 * s.width**-0.5)
+        self.gate.data[:, 0] = 0.1
         self.alpha = normal(s.value_heads, s.width, 0.02)
         self.beta = normal(s.value_heads, s.width, 0.02)
+        averaging = s.value_heads - s.value_heads // 2
+        self.beta.data[averaging:, 0] = torch.linspace(-0.1, -0.22, s.value_heads // 2)
         self.conv = nn.Parameter(self.first_taps())
         step = torch.logspace(
             math.log10(0.002), math.log10(0.7), s.value_heads
@@ -139,8 +150,10 @@ class Attention(nn.Module):
         self.s, group = s, s.heads // s.kv_heads
         self.k = normal(s.kv_heads * s.head_dim, s.width)
         self.v = normal(s.kv_heads * s.head_dim, s.width)
+        self.k.data[:, 0] = self.v.data[:, 0] = 0
         keys = self.k.data.unflatten(0, (s.kv_heads, s.head_dim)).repeat_interleave(group, 0)
         query = keys + 0.5 * torch.randn_like(keys) * s.width**-0.5
+        query[..., 0] = 0
         gate = torch.randn_like(keys) * s.width**-0.5
         self.q = nn.Parameter(torch.cat([query, gate], 1).flatten(0, 1))
         values = self.v.data.unflatten(0, (s.kv_heads, s.head_dim)).repeat_interleave(group, 0)
@@ -215,6 +228,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = normal(vocabulary, shape.width, 2 * shape.width**-0.5)
+        self.embedding.data[:, 0] = 2  # a constant, as these layers have no biases
         self.blocks = nn.ModuleList(Block(shape, i) for i in range(shape.layers))
         self.norm = RMSNorm(shape.width)
 
