@@ -36,7 +36,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
 FAMILIES = "phoenix,navi31,navi21"
 ICD_FOLDERS = ("/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d",
@@ -54,7 +53,6 @@ ROWS = (512, 64, 8, 1)
 OTHERS = {"quantize_rows": {"k": 2560}, "gated_norm": {"heads": 32}, "argmax": {"n": 248320},
           "top_k": {"n": 248320}}
 CLASSES = ("scalar", "dot", "coopmat", "cpu", "none")
-CAPTURE_STATISTICS = 0x40
 LIMIT_SECONDS, LIMIT_BYTES = 60, 4 * 2**30  # for one module; a runaway compiler takes the machine down
 
 
@@ -143,88 +141,7 @@ def constants(modules: list[str], info) -> tuple[list[tuple[str, str, dict[str, 
     return sorted(out, key=lambda item: modules.index(item[0])), list(dict.fromkeys(complaints))
 
 
-# -- the null device (in the child process) ----------------------------------------------------------------
-
-class NullDevice:
-    """RADV's device of the family in RADV_FORCE_FAMILY: it compiles, and cannot run.
-
-    `wave` (32 or 64) is required of every module; None leaves the choice to the driver, as the engine does.
-    Raises LookupError when the driver does not offer the family.
-    """
-
-    def __init__(self, family: str, wave: int | None) -> None:
-        from spvk.vulkan import enumerate_devices
-        from spvk.vulkan.api import create, lib, vk
-        from spvk.vulkan.layouts import Layouts
-
-        app = vk.VkApplicationInfo(pApplicationName="isa", apiVersion=vk.VK_MAKE_VERSION(1, 3, 0))
-        info = vk.VkInstanceCreateInfo(pApplicationInfo=app)
-        self.instance = create("VkInstance", lib.vkCreateInstance, None, info)
-        found = [d for d in enumerate_devices(self.instance) if family.lower() in d.name.lower()]
-        if not found:
-            raise LookupError("the driver has no such family")
-        self.info, self.wave = found[0], wave
-        if wave:
-            self.info = replace(self.info, subgroup=(wave, wave, wave))
-        self.handle = self._open()
-        self.layouts = Layouts(self.handle)
-        self.query = vk.vkGetDeviceProcAddr(self.handle, "vkGetPipelineExecutableStatisticsKHR")
-
-    def _open(self):
-        """A logical device with everything that a module may ask for."""
-        from spvk.vulkan.api import create, lib, vk
-
-        extensions = ["VK_KHR_pipeline_executable_properties"]
-        f = vk.VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR(pipelineExecutableInfo=1)
-        if self.info.matrix:
-            extensions.append("VK_KHR_cooperative_matrix")
-            f = vk.VkPhysicalDeviceCooperativeMatrixFeaturesKHR(pNext=f, cooperativeMatrix=1)
-        f = vk.VkPhysicalDeviceVulkan13Features(pNext=f, subgroupSizeControl=1, computeFullSubgroups=1,
-                                                shaderIntegerDotProduct=1, maintenance4=1)
-        f = vk.VkPhysicalDeviceVulkan12Features(
-            pNext=f, bufferDeviceAddress=1, scalarBlockLayout=1, shaderFloat16=1, shaderInt8=1,
-            storageBuffer8BitAccess=1, vulkanMemoryModel=1)
-        f = vk.VkPhysicalDeviceVulkan11Features(pNext=f, storageBuffer16BitAccess=1)
-        queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=0, queueCount=1, pQueuePriorities=[1.0])
-        return create("VkDevice", lib.vkCreateDevice, self.info.handle, vk.VkDeviceCreateInfo(
-            pNext=f, queueCreateInfoCount=1, pQueueCreateInfos=[queue], enabledExtensionCount=len(extensions),
-            ppEnabledExtensionNames=extensions,
-            pEnabledFeatures=vk.VkPhysicalDeviceFeatures(shaderInt64=1, shaderInt16=1)))
-
-    def compile(self, module, spec: dict[str, int]) -> tuple[dict[str, int], float]:
-        """(statistics by RADV's names, seconds) of a module. Raises DeviceError if the driver refuses it."""
-        from spvk.vulkan import api
-        from spvk.vulkan.api import create, ffi, lib, vk
-
-        code, where = module.spirv(), vk.VK_SHADER_STAGE_COMPUTE_BIT
-        shader = create("VkShaderModule", lib.vkCreateShaderModule, self.handle,
-                        vk.VkShaderModuleCreateInfo(codeSize=len(code), pCode=code))
-        layout = self.layouts.pipeline(module.push_bytes, len(module.views))
-        values = ffi.new("uint32_t[]", [v & 0xFFFFFFFF for v in spec.values()] or [0])  # lives until the call
-        size = spec.get("SUBGROUP") or self.wave
-        wave = vk.VkPipelineShaderStageRequiredSubgroupSizeCreateInfo(requiredSubgroupSize=size or 0)
-        stage = vk.VkPipelineShaderStageCreateInfo(
-            pNext=wave if size else None, stage=where, module=shader, pName="main",
-            pSpecializationInfo=specialisation(module, spec, values))
-        flags = api.PIPELINE_CREATE_DISPATCH_BASE | CAPTURE_STATISTICS
-        request = vk.VkComputePipelineCreateInfo(flags=flags, stage=stage, layout=layout)
-        out, start = ffi.new("VkPipeline*"), perf_counter()
-        result = lib.vkCreateComputePipelines(self.handle, ffi.NULL, 1, ffi.addressof(request), ffi.NULL, out)
-        seconds = perf_counter() - start
-        api.check(result, f"compiling {module.name}")
-        found = self.query(self.handle, vk.VkPipelineExecutableInfoKHR(pipeline=out[0], executableIndex=0))
-        return {api.text(s.name): int(s.value.u64) for s in found}, seconds
-
-
-def specialisation(module, spec: dict[str, int], values):
-    """VkSpecializationInfo of constants by name; `values` is the C array of them, in order."""
-    from spvk.vulkan.api import ffi, vk
-
-    entries = [vk.VkSpecializationMapEntry(constantID=module.spec[n], offset=4 * i, size=4)
-               for i, n in enumerate(spec)]
-    return vk.VkSpecializationInfo(mapEntryCount=len(entries), pMapEntries=entries, dataSize=4 * len(entries),
-                                   pData=ffi.cast("void*", values))
-
+# -- the child process -------------------------------------------------------------------------------------
 
 def measure(family: str, options: argparse.Namespace, skip: int) -> None:
     """Print a JSON object a line: first the driver and what is to be compiled, then statistics of each.
@@ -232,6 +149,8 @@ def measure(family: str, options: argparse.Namespace, skip: int) -> None:
     Of the combinations of module and constants the first `skip` are left out. The compiler may die in the
     middle, or be stopped: the parent sees it from what is missing.
     """
+    from null_device import NullDevice
+
     from spvk import shaders
 
     device = NullDevice(family, options.wave)
