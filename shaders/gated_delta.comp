@@ -7,6 +7,9 @@
 #include "include/quads.glsl"
 #include "include/gates.glsl"
 layout(local_size_x = 8, local_size_x_id = 0) in;
+#ifdef TEXELS
+layout(set = 0, binding = 0) uniform usamplerBuffer conv;
+#endif
 layout(constant_id = 1) const uint SIZE = 128;   // s: 32, 64 or 128
 layout(constant_id = 2) const uint COLUMNS = 8;  // 1, 2, 4, 8, 16 or 32, at most SIZE
 const uint QUADS = SIZE / 32;                    // groups of four rows that a lane has
@@ -15,7 +18,9 @@ const uint WIDTH = COLUMNS < 8 ? COLUMNS : 8;    // columns that the lanes of a 
 const uint GROUPS = COLUMNS / WIDTH;             // ... and how many each lane speaks for
 
 layout(push_constant, scalar) uniform Push {
-    InF32 conv;         // [tokens, 2 * key_heads * s + value_heads * s]: q, k, v
+#ifndef TEXELS
+    InU64x2 conv;       // [tokens, 2 * key_heads * s + value_heads * s] float32: q, k, v
+#endif
     InF32 alpha;        // [tokens, value_heads], rows gate_stride apart
     InF32 beta;         // the same
     InF32 dt_bias;      // [value_heads]
@@ -29,9 +34,16 @@ layout(push_constant, scalar) uniform Push {
     float eps;
 };
 
-void load(InU64x2 at, uint quad, out float x[ROWS]) {
+#ifdef TEXELS
+#include "include/texel.glsl"
+u64vec2 conv_quad(uint i) { return texel(conv, i); }
+#else
+u64vec2 conv_quad(uint i) { return conv.v[i]; }
+#endif
+
+void load(uint quad, out float x[ROWS]) {
     [[unroll]] for (uint i = 0; i < QUADS; i++) {
-        vec4 four = unpack_quad(at.v[quad + 8 * i]);
+        vec4 four = unpack_quad(conv_quad(quad + 8 * i));
         [[unroll]] for (uint j = 0; j < 4; j++) x[4 * i + j] = four[j];
     }
 }
@@ -65,12 +77,13 @@ float cluster_totals(float x[WIDTH]) {
     return x[0];
 }
 
-// GROUPS neighbouring floats, 64 bits at a time where there are two.
+// GROUPS neighbouring floats, which lie in one quad or begin one.
 void load_values(uint at, out float x[GROUPS]) {
-    if (GROUPS == 1) x[0] = conv.v[at];
-    [[unroll]] for (uint j = 0; j + 1 < GROUPS; j += 2) {
-        vec2 both = unpack_f32x2(InU64(uint64_t(conv)).v[at / 2 + j / 2]);
-        x[j] = both.x; x[j + 1] = both.y;
+    [[unroll]] for (uint j = 0; j < GROUPS; j += 4) {
+        vec4 four = unpack_quad(conv_quad((at + j) / 4));
+        if (GROUPS < 4 && (at & 2u) != 0u) four.xy = four.zw;
+        if (GROUPS == 1 && (at & 1u) != 0u) four.x = four.y;
+        [[unroll]] for (uint t = 0; t < min(GROUPS, 4); t++) x[j + t] = four[t];
     }
 }
 
@@ -83,7 +96,11 @@ void store_values(uint at, float x[GROUPS]) {
 float s[COLUMNS][ROWS];  // this lane's rows of its cluster's columns of the state, for all tokens
 
 void load_state(uint at) {
-    [[unroll]] for (uint c = 0; c < COLUMNS; c++) load(InU64x2(uint64_t(state)), at + c * (SIZE / 4), s[c]);
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++)
+        [[unroll]] for (uint i = 0; i < QUADS; i++) {
+            vec4 four = unpack_quad(state.v[at + c * (SIZE / 4) + 8 * i]);
+            [[unroll]] for (uint j = 0; j < 4; j++) s[c][4 * i + j] = four[j];
+        }
 }
 
 void store_state(uint at) {
@@ -137,8 +154,8 @@ void main() {
         uint end = min(t0 + 8, tokens);
         [[dont_unroll]] for (uint t = t0; t < end; t++) {
             float k[ROWS], q[ROWS], v[GROUPS], o[GROUPS];
-            load(InU64x2(uint64_t(conv)), k_at + t * (stride / 4), k);
-            load(InU64x2(uint64_t(conv)), q_at + t * (stride / 4), q);
+            load(k_at + t * (stride / 4), k);
+            load(q_at + t * (stride / 4), q);
             load_values(v_at + t * stride, v);
             float g = subgroupShuffle(g8, first + t - t0), b = subgroupShuffle(b8, first + t - t0);
             step_token(k, q, v, g, b, o);

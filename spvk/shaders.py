@@ -62,7 +62,7 @@ PLAIN = (
     "quantize_rows.dot",
 )
 # Sources compiled again for the CPU class, which reads through texel views.
-VIEWED = ("attention",)
+VIEWED = ("attention", "gated_delta")
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")

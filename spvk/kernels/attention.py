@@ -18,8 +18,9 @@ MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 4  # query rows (heads of a group x tokens) of 
 TILE_ROWS, MANY_ROWS = 64, 32  # query rows of a tile of attention.tiles, and from how many on it is taken
 FEW_TILES = 128  # workgroups below which a GPU is not filled: the keys are then split
 BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
-# On lavapipe (Mesa 22.3.6) loads from buffers are more than half of the time at 32 rows. 64 rows gain about
-# another 10 %, but the driver then compiles for 12 seconds or more of processor time (32 rows: 5, 16: 2).
+# On lavapipe (Mesa 22.3.6) loads by address are more than half of the time at 32 rows, so class cpu reads
+# through texel views. 64 rows gain about another 10 %, but the driver then compiles for 12 seconds or more of
+# processor time (32 rows: 5, 16: 2).
 # Accumulating in an array that is also indexed by a variable: a third slower than copying it in and out.
 
 

@@ -35,7 +35,8 @@ def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_
     local = min(profile.local, size // columns * 8)
     args = dict(conv=conv, alpha=alpha, beta=beta, dt_bias=dt_bias, a=a, state=state, y=y, step_params=step,
                 key_heads=key_heads, value_heads=value_heads, gate_stride=gate_stride, eps=eps)
-    return Dispatch("gated_delta", (-(-size * 8 // (columns * local)), value_heads, 1), args,
+    stem = "gated_delta.texels" if profile.name == "cpu" else "gated_delta"
+    return Dispatch(stem, (-(-size * 8 // (columns * local)), value_heads, 1), args,
                     {"LOCAL": local, "SIZE": size, "COLUMNS": columns}, 7 * size * inner * rows, split=1)
 
 
