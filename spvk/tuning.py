@@ -68,9 +68,9 @@ def tuned(device: Device, profile: Profile) -> Profile:
     try:
         data = json.loads(path_for(device).read_text(encoding="utf-8"))
         known = data["version"] == VERSION and data["shaders"] == shaders_digest()
-        stored = dict(data["choices"]) if known else {}
-    except (OSError, ValueError, KeyError, TypeError):
+        stored = sorted(data["choices"].items()) if known else []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return profile
     valid = choices_for(profile)
-    kept = tuple((n, v) for n, v in sorted(stored.items()) if v in valid.get(n, ()))
+    kept = tuple((n, v) for n, v in stored if v in valid.get(n, ()))
     return replace(profile, choices=kept)

@@ -80,9 +80,15 @@ def test_what_is_kept_counts_for_this_device_and_these_shaders(device, profile, 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "shaders": 3, "choices": 4}']
+    "text",
+    ["", "[]", "{}", '{"version": 1}', '{"version": 1, "shaders": 3, "choices": 4}', "[" * 100_000]
+    + [
+        f'{{"version": 1, "shaders": "s", "choices": {odd}}}'
+        for odd in ("4", '[[1, "8"], ["matmul.tile", "8x8"]]')
+    ],
 )
-def test_a_spoilt_file_counts_as_none(device, profile, text):
+def test_a_spoilt_file_counts_as_none(device, profile, monkeypatch, text):
+    monkeypatch.setattr(tuning, "shaders_digest", lambda: "s")
     tuning.path_for(device).write_text(text)
     assert tuning.tuned(device, profile) == profile
 

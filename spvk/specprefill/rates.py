@@ -71,7 +71,7 @@ class RateStore:
     def _read(self) -> dict[str, list[list[float]]]:
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         known = isinstance(data, dict) and data.get("version") == VERSION
         records = data.get("records") if known else None
@@ -93,7 +93,10 @@ def _records(rows: list[list[float]]) -> list[Record]:
 
 
 def _is_row(row: Any) -> bool:
-    return isinstance(row, list) and all(type(x) in (int, float) and 0 <= x < float("inf") for x in row)
+    """Whether a run can have given these numbers: others would overflow in the fit."""
+    return isinstance(row, list) and all(
+        type(x) in (int, float) and (x == 0 or 1e-6 < x < 1e15) for x in row
+    )
 
 
 def _replace(path: Path, text: str) -> None:

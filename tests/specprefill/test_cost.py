@@ -178,6 +178,8 @@ def test_only_the_latest_records_stay(store):
     "text",
     ["", "{", "[]", '{"version": 2, "records": {}}', '{"version": 1}', '{"version": 1, "records": []}',
      '{"version": 1, "records": {"gpu/t/prefill": 3, "gpu/d/score": [[1, "a", 2, 3], [1], [1, NaN, 1, 1]]}}',
+     '{"version": 1, "records": {"gpu/t/prefill": [[1, 10, 100, 5e-324], [1e308, 1e308, 1e308, 1]]}}',
+     f'{{"version": 1, "records": {{"gpu/t/prefill": [[1, 1{"0" * 400}, 1, 1]]}}}}', "[" * 100_000,
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_use_counts_as_empty(store, text):
