@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from . import engine
 from .chat import ChatTemplate, default_messages
 from .errors import SpvkError, TokenizerError
 from .explain import Account
-from .gguf import open_gguf
+from .gguf import GGUFFile, open_gguf
 from .gguf.mismatch import plain
 from .model import Model
 from .models import architecture_of
@@ -158,15 +158,20 @@ def open_draft(stack: ExitStack, device: Device, target: Model, draft: str) -> M
     return stack.enter_context(Model(device, draft, target.profile.precision))
 
 
-def require_draft(target: Model, draft: str) -> None:
-    """Raise SpvkError unless the file at `draft` can score for the target; nothing is loaded."""
-    file = open_gguf(draft)
-    architecture_of(file).read_config(file)
+def require_draft(target: Model, draft: str) -> Any:
+    """The configuration of the file at `draft`, SpvkError unless it can score for the target; nothing is loaded."""
+    file, config = read_config(draft)
     key = "tokenizer.ggml.tokens"
-    if file.fields.get(key) == target.file.fields.get(key):
-        return
-    if difference := target.tokenizer.same_vocabulary(Tokenizer.from_gguf(file.fields)):
-        raise SpvkError(f"{draft}: its vocabulary differs from that of {target.path}: {difference}")
+    if file.fields.get(key) != target.file.fields.get(key):
+        if difference := target.tokenizer.same_vocabulary(Tokenizer.from_gguf(file.fields)):
+            raise SpvkError(f"{draft}: its vocabulary differs from that of {target.path}: {difference}")
+    return config
+
+
+def read_config(path: str) -> tuple[GGUFFile, Any]:
+    """A model file and its checked sizes; nothing is loaded. Raises SpvkError naming what is wrong."""
+    file = open_gguf(path)
+    return file, architecture_of(file).read_config(file)
 
 
 def run_prefill(
@@ -204,7 +209,8 @@ def run_prefill(
         tally = None if explain is None else Tally()
         if draft is not None:
             if engine.foregone(len(tokens), settings, structure, memory.rates()):
-                require_draft(model, draft)  # wrong in any case, though it need not be loaded
+                # Wrong in any case, though the draft need not be loaded.
+                heads_of(settings, draft, require_draft(model, draft))
             else:
                 scorer = open_draft(stack, dev, model, draft)
         for m in dict.fromkeys((model, scorer)):
@@ -225,7 +231,7 @@ def run_prefill(
             on_token=lambda t: screen.answer(text.push(t)),
             structure=structure,
             rates=memory.rates(),
-            heads=heads_of(settings, scorer),
+            heads=heads_of(settings, scorer.path, scorer.config) if scorer else None,
             tally=tally,
         )
         if batch == engine.BATCH and tally is None:  # others have speeds of their own
@@ -253,12 +259,10 @@ def run_prefill(
     return report
 
 
-def heads_of(settings: Settings, draft: Model | None) -> np.ndarray | None:
-    """Heads of the draft that count, bool [attention layers, heads]; None: all of them."""
-    if draft is None:
-        return None
-    shape = (len(draft.config.attention_layers), draft.config.attention.heads)
-    return heads_for(settings.heads, cache_dir(), draft.path, shape)
+def heads_of(settings: Settings, draft: str, config: Any) -> np.ndarray | None:
+    """Heads that count of the draft's file and sizes, bool [attention layers, heads]; None: all of them."""
+    shape = (len(config.attention_layers), config.attention.heads)
+    return heads_for(settings.heads, cache_dir(), draft, shape)
 
 
 @dataclass(frozen=True)

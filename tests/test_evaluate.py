@@ -12,6 +12,7 @@ from spvk.evaluate.generate import Recipe
 from spvk.evaluate.policies import read_policies
 from spvk.evaluate.prompts import Question
 from spvk.gguf import open_gguf
+from spvk.specprefill import fingerprint
 from spvk.tokenizer import Tokenizer
 
 FIRST_TWO = [
@@ -94,6 +95,31 @@ def test_a_stopped_run_goes_on(spvk, tmp_path):
     out.write_text('{"records": [{"id": 1}]}')
     status, _, err = spvk(*args)
     assert status == 2 and "expected a report of spvk eval to resume" in err
+
+
+def test_other_heads_are_another_run(spvk, prompts, tmp_path):
+    heads, out = tmp_path / "heads.json", tmp_path / "out.json"
+    found = {"version": 1, "draft_sha256": fingerprint(DRAFT), "chosen": [[0, 3], [0, 1]]}
+    heads.write_text(json.dumps(found))
+    policy = f"v3:heads={heads}"
+    args = (
+        "--prompts",
+        prompts,
+        "--policy",
+        policy,
+        "--keep",
+        "0.5",
+        "--limit",
+        "1",
+        "--json",
+        out,
+        "--resume",
+    )
+    assert spvk(*args)[0] == 0
+    assert json.loads(out.read_text())["heads"] == {policy: [[0, 1], [0, 3]]}
+    heads.write_text(json.dumps(found | {"chosen": [[0, 2]]}))
+    status, _, err = spvk(*args)
+    assert status == 2 and f"{out}: heads: found" in err and "as in this run, to resume" in err
 
 
 def test_text_is_answered_and_judged(spvk, tmp_path):

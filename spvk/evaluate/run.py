@@ -9,9 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import __version__, job, outputs
 from ..errors import SpvkError
 from ..gguf.mismatch import plain
+from ..kernels.profile import profile_for
 from ..model import Model
 from ..specprefill import fingerprint
 from ..vulkan import Device
@@ -54,18 +57,26 @@ def run_eval(
             "prompts": asdict(prompts) if generated else prompts,
             "prompts_sha256": digest,
             **plan.as_dict(),
+            "precision": profile_for(dev.info, plan.precision).precision,
+            "heads": chosen_heads(plan, draft),
         }
         records = earlier_records(json_file, identity, plan) if resume else []
         pair = job.open_pair(stack, dev, target, draft, plan.precision)
         for m in dict.fromkeys(pair):
             screen.notices(m)
-        for policy in plan.policies:
-            job.heads_of(policy.settings(0.5), pair[1])  # a file that cannot be used is named before the work
         if generated:
             questions = generate(prompts, pair[0], plan)
         questions = first_of_each_cell(questions, limit)
         trials = [Trial(q, encode(q, *pair, plan), *pair, plan) for q in questions]
         return carry_out(trials, records, identity, json_file, Steps(screen, len(trials) * len(plan.runs)))
+
+
+def chosen_heads(plan: Plan, draft: str) -> dict[str, list[list[int]] | None]:
+    """The heads [attention layer, head] that policies with `heads` score with now (None: all), by policy."""
+    wanted = {p.label: p.settings(0.5) for p in plan.policies if "heads" in p.options}
+    _, config = job.read_config(draft)
+    masks = {label: job.heads_of(settings, draft, config) for label, settings in wanted.items()}
+    return {label: None if mask is None else np.argwhere(mask).tolist() for label, mask in masks.items()}
 
 
 def generate(recipe: Recipe, target: Model, plan: Plan) -> list[Question]:

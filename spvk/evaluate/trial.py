@@ -145,9 +145,8 @@ class Trial:
             length = min(n, settings.window or n) + settings.lookahead
             prepare(self.draft, length, batch, engine.capture_for(settings))
             with clock.phase("score_ms"):
-                importance = engine.score(
-                    self.draft, self.tokens, settings, batch=batch, heads=job.heads_of(settings, self.draft)
-                )
+                heads = job.heads_of(settings, self.draft.path, self.draft.config)
+                importance = engine.score(self.draft, self.tokens, settings, batch=batch, heads=heads)
             self.scored[key] = importance, clock.ms["score_ms"]
         return self.scored[key]
 
