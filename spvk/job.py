@@ -287,15 +287,19 @@ class RateMemory:
         return self.store.rates(self.target, self.draft, settings_key(self.settings))
 
     def add(self, result: engine.Result) -> None:
-        """Remember a run; its pipelines were compiled before its clock started, so a first run counts too."""
+        """Remember a run: its times, and the fraction that it kept."""
+        self.add_times(result)
+        if result.decision.is_sparse:
+            key = settings_key(self.settings)
+            self.store.add_kept(self.target, self.draft, key, result.selection.kept_fraction)
+
+    def add_times(self, result: engine.Result) -> None:
+        """Pipelines were compiled before the run's clock started, so a first run counts too."""
         times, selection = result.timings, result.selection
         self.store.add_prefill(self.target, prefill_work(selection.kept_tokens), times.prefill_ms)
         if result.importance is not None:
             work = score_work(selection.prompt_tokens, self.settings)
             self.store.add_score(self.draft, work, times.score_ms + times.select_ms)
-        if result.decision.is_sparse:
-            key = settings_key(self.settings)
-            self.store.add_kept(self.target, self.draft, key, selection.kept_fraction)
 
 
 def run_dump(

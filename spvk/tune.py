@@ -142,7 +142,7 @@ def fastest(runs: dict[str, Callable[[], None]]) -> dict[str, float]:
 
 
 def measure_pair(device: Device, target: str, draft: str, lengths: Sequence[int], screen) -> None:
-    """Dense and sparse runs of random prompts, remembered as any other run is."""
+    """Dense and sparse runs of random prompts: their times are remembered, not what such prompts keep."""
     dense, sparse, rng = Settings(mode="off"), Settings(mode="always"), np.random.default_rng(0)
     with ExitStack() as stack:
         pair = job.open_pair(stack, device, target, draft, "auto")
@@ -154,7 +154,7 @@ def measure_pair(device: Device, target: str, draft: str, lengths: Sequence[int]
             runs = [engine.prefill(*pair, tokens, settings, predict=1) for settings in (dense, sparse)]
             if i:
                 for result in runs:
-                    memory.add(result)
+                    memory.add_times(result)
                 whole, scored = (result.timings for result in runs)
                 screen.say(
                     f"{n} tokens: prefill {whole.prefill_ms:,.0f} ms, scoring {scored.score_ms:,.0f} ms"
@@ -166,6 +166,8 @@ def run_tune(target: str | None, draft: str | None, *, device: str | None, scree
     if (target is None) != (draft is None):
         missing = "--draft" if draft is None else "--target"
         raise SpvkError(f"{missing}: missing, expected both models or none")
+    for path in filter(None, (target, draft)):
+        job.read_config(path)  # named before the work
     with Device(device) as dev:
         screen.device(dev.info, dev.reason)
         profile = profile_for(dev.info)
