@@ -18,6 +18,8 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
     if path is None or path == "-":
         return
     folder = Path(path).parent
+    if not path:
+        raise SpvkError("output: found '', expected the name of a file to write")
     if Path(path).is_dir():
         raise SpvkError(f"{plain(path)}: a directory, expected the name of a file to write")
     if (
@@ -31,8 +33,8 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
             raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
 
 
-def require_page(flag: str, path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:
-    """`require_writable` for a page (`flag` names it), which is no terminal's and no other output's file."""
+def require_file(flag: str, path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:
+    """`require_writable` for what `flag` names: a file that is no terminal's and no other output's."""
     if path in ("", "-"):
         raise SpvkError(f"{flag}: found {path!r}, expected the name of a file to write")
     require_writable(path, inputs)

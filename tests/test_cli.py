@@ -222,6 +222,7 @@ def test_dump_writes_the_exact_outputs(spvk, tmp_path):
         assert got["logits"].shape == (5, 512) and got["hidden"].shape == (4, 256)
         assert got["greedy"].tolist() == want["sparse/greedy"].tolist()
         assert got["attn_rows_step4"].shape == want["sparse/attn_rows_step4"].shape
+    refused(spvk("dump", TINY, "--tokens", tmp_path / "t.npy", "-o", "-"), "--output: found '-'")
 
 
 def test_inspect_counts_types_and_bytes(spvk):
@@ -333,6 +334,7 @@ def test_bad_options(prefill, spvk, tmp_path):
     refused(prefill("-n", "-1"), "-n")
     refused(prefill("--device", "no such card"), "--device", "no such card")
     refused(prefill("--json", tmp_path / "absent" / "out.json"), "out.json")
+    refused(prefill("--json", ""), "output: found ''")
     refused(prefill("--frobnicate"), "--frobnicate")
     refused(spvk("prefill", "-m", TARGET, "-p", "hello"), "--draft")
     refused(spvk("prefill"), "--target")

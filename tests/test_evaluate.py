@@ -187,6 +187,11 @@ def test_plots_are_written_and_their_folder_checked_first(spvk, prompts, tmp_pat
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["accuracy.png", "ttft.png"]
     status, shown, err = spvk(*args, prompts)
     assert (status, shown) == (2, "") and f"--plots {prompts}: File exists, expected a folder" in err
+    status, shown, err = spvk(*args, "")
+    assert (status, shown) == (2, "") and "--plots: found '', expected a folder" in err
+    (tmp_path / "taken" / "ttft.png").mkdir(parents=True)
+    status, shown, err = spvk(*args, tmp_path / "taken")
+    assert (status, shown) == (2, "") and "ttft.png: a directory, expected" in err
 
 
 @pytest.mark.parametrize(

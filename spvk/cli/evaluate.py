@@ -171,12 +171,12 @@ def calibrate(draft, task, length, count, lookahead, seed, raw, batch, device, o
     from ..evaluate import calibrate, generate
 
     recipe = generate.read_recipe(task, length, "0.1,0.3,0.5,0.7,0.9", 2 * count, seed)
-    outputs.require_writable(output, (draft,))
+    output = calibrate.default_output(draft) if output is None else output
+    outputs.require_file("--output", output, None, (draft,))
     with show.Screen() as screen:
         result = calibrate.run_calibrate(
             draft, recipe, raw=raw, lookahead=lookahead, batch=batch, device=device, screen=screen
         )
-    output = output or calibrate.default_output(draft)
     outputs.write_json(output, result)
     for line in (*calibrate.summary(result), f"written to {output}"):
         click.echo(line, err=True)

@@ -99,7 +99,7 @@ def run(options: dict[str, Any], page_flag: str) -> None:
     json_file, page_file = given["json_file"], given["page_file"]
     inputs = (given["target"], given["draft"], given["prompt_file"], given["tokens_file"])
     outputs.require_writable(json_file, inputs)
-    outputs.require_page(page_flag, page_file, json_file, inputs)
+    outputs.require_file(page_flag, page_file, json_file, inputs)
     accounts = []
     with show.Screen(json_only=json_file == "-") as screen:
         report = job.run_prefill(

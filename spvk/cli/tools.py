@@ -44,7 +44,7 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, precision
     """
     from .. import job, outputs
 
-    outputs.require_writable(output, (model, tokens_file, positions_file))
+    outputs.require_file("--output", output, None, (model, tokens_file, positions_file))
     job.run_dump(
         model,
         tokens_file,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,9 +166,12 @@ def run_calibrate(
 
 
 def default_output(draft: str) -> str:
-    """The file that `--heads auto` reads."""
-    path = calibration_path(Path(job.cache_dir()), draft)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """The file that `--heads auto` reads, in a cache directory that exists. Raises SpvkError where it cannot be made."""
+    path = calibration_path(job.cache_dir(), draft)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpvkError(f"{path}: {error.strerror}, expected a cache directory that can be written") from None
     return str(path)
 
 

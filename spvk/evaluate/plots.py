@@ -14,6 +14,7 @@ from ..errors import SpvkError
 from ..gguf.mismatch import plain
 
 Row = dict[str, Any]
+NAMES = ("accuracy", "ttft")
 MARKERS = "osD^vP*X"
 PANEL = (4.0, 3.2)  # inches
 COLUMNS = 3
@@ -27,19 +28,26 @@ def require_folder(path: str | None) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise SpvkError("--plots: matplotlib is not installed, expected the extra spvk[eval]") from None
+    if not path:
+        raise SpvkError("--plots: found '', expected a folder to write into")
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SpvkError(f"--plots {plain(path)}: {reason}, expected a folder to write into") from None
+    for name in NAMES:
+        outputs.require_writable(file_in(path, name))
+
+
+def file_in(folder: str, name: str) -> str:
+    return str(Path(folder) / f"{name}.png")
 
 
 def write_plots(folder: str, rows: list[Row]) -> list[str]:
     """accuracy.png and ttft.png from the table's rows; returns their paths."""
-    paths = []
-    for name, draw, same_scale in (("accuracy", accuracy_panel, True), ("ttft", time_panel, False)):
-        paths.append(str(Path(folder) / f"{name}.png"))
-        outputs.write_file(paths[-1], png(figure(rows, draw, same_scale)))
+    paths = [file_in(folder, name) for name in NAMES]
+    for path, draw, same_scale in zip(paths, (accuracy_panel, time_panel), (True, False)):
+        outputs.write_file(path, png(figure(rows, draw, same_scale)))
     return paths
 
 

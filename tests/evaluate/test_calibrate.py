@@ -174,3 +174,20 @@ def test_another_model_s_calibration_is_one_line(spvk, run, calibration, tmp_pat
 def test_bad_calibrations_are_one_line(spvk, args, words):
     status, _, err = spvk("calibrate", "-md", DRAFT, *args)
     assert status == 2 and words in err and "Traceback" not in err
+
+
+def test_a_cache_that_cannot_be_written_is_named_before_the_work(spvk, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(job, "cache_dir", lambda: tmp_path / "file" / "x")
+    status, _, err = spvk("calibrate", "-md", DRAFT)
+    assert status == 2 and err.count("\n") == 1  # the device is not even opened
+    assert "file/x/heads-" in err and "expected a cache directory that can be written" in err
+    assert spvk("calibrate", "-md", DRAFT, "-o", "")[::2] == (
+        2,
+        "spvk: --output: found '', expected the name of a file to write\n",
+    )
+
+
+def test_heads_are_checked_where_the_draft_is_not_loaded(spvk, run, tmp_path):
+    status, _, err = run("--heads", tmp_path / "none.json", "--mode", "auto", "--min-tokens", "1000")
+    assert status == 2 and f"--heads {tmp_path / 'none.json'}: No such file" in err
