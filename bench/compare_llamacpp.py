@@ -1,7 +1,7 @@
 """spvk beside llama.cpp on the same file: speeds, and outputs.
 
     python bench/compare_llamacpp.py --llama-bench PATH -m MODEL [-p 512] [-n 128] [-d 0] [-r 5] [-t THREADS]
-                                     [-b 512] [--precision exact|fast] [--device NAME|INDEX] [--json FILE|-]
+                                     [-b 512] [--precision auto|exact|fast] [--device NAME|INDEX] [--json FILE|-]
                                      [-- llama-bench's options]
 
 Each of -r rounds starts `spvk bench` and llama-bench once, each with a warm-up and one timed run of every test;
@@ -10,7 +10,7 @@ that what slows the machine for a while slows both. The table has the median spe
 median and maximum. -p, -n and -d may be lists (128,512), 0 leaves a test out.
 
     python bench/compare_llamacpp.py --llama-cpp LIBRARY -m MODEL (-f PROMPT | --npz FILE) [--last 64]
-                                     [--greedy 32] [--precision exact|fast] [-t THREADS] [--device …] [--json …]
+                                     [--greedy 32] [--precision auto|exact|fast] [-t THREADS] [--device …] [--json …]
 
 LIBRARY is any libllama of 2026, llama-cpp-python's too; it runs on its CPU back end. With a prompt (text):
 greedy tokens, and at the prompt's --last positions the top token and the KL divergence of llama.cpp's
@@ -154,7 +154,7 @@ def read_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--npz", metavar="FILE", help="outputs: exact ones, case by case")
     add("--last", type=int, default=64, metavar="N", help="positions compared, the prompt's last")
     add("--greedy", type=int, default=32, metavar="N", help="tokens decoded after the prompt")
-    add("--precision", default="exact", choices=("exact", "fast"), help="spvk's, of products")
+    add("--precision", default="auto", choices=("auto", "exact", "fast"), help="spvk's, of products [auto]")
     add("--json", metavar="FILE|-", help="the rows as JSON too (- is standard output, alone)")
     add("options", nargs="*", help="after --: more options for llama-bench")
     args = parser.parse_args(argv)
