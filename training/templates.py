@@ -144,4 +144,9 @@ Some people say {w}, others say {w2}.
 There was {h} for dinner on {d}.
 The wind blew from {t} all through {y}.
 Every {d} the {j} sweeps the {l}.
+{P} entered the {l} with a list of {g}.
+A letter regarding the {o} came after {d}.
+The {j} recorded all that was told about {t}.
+Where was {P} as of {d}? In {t}, the book says.
+They told {q} that the {m} was on the list.
 """.strip().split("\n")

@@ -93,13 +93,18 @@ def exact_by_task(made: Batch, right: Tensor) -> dict[str, tuple[int, int]]:
 
 
 class Curves:
-    """Means since the last line of the CSV file."""
+    """Means since the last line of the CSV file. Lines after `step`, which a checkpoint goes back to, are cut."""
 
-    def __init__(self, path: Path, append: bool) -> None:
-        self.file = path.open("a" if append else "w", newline="")
+    def __init__(self, path: Path, step: int) -> None:
+        kept = []
+        if step and path.exists():
+            with path.open() as file:
+                kept = [row for row in csv.DictReader(file) if int(row["step"]) <= step]
+        self.file = path.open("w", newline="")
         self.writer = csv.DictWriter(self.file, CSV_FIELDS)
-        if not append:
-            self.writer.writeheader()
+        self.writer.writeheader()
+        self.writer.writerows(kept)
+        self.file.flush()
         self.clear()
 
     def clear(self) -> None:
@@ -148,7 +153,7 @@ class Run:
         self.checkpoint = a.out / f"{a.name}.pt"
         if a.resume:
             self.restore()
-        self.curves = Curves(a.out / f"{a.name}.csv", append=a.resume)
+        self.curves = Curves(a.out / f"{a.name}.csv", self.step)
 
     def state(self) -> dict:
         return {

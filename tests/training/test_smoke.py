@@ -65,3 +65,4 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(trained, tmp_path):
     train.main(f"{arguments} --steps 60 --resume".replace(str(out), str(tmp_path)).split())
     again = torch.load(tmp_path / "smoke.pt", weights_only=False)["model"]
     assert all(torch.equal(whole[name], again[name]) for name in whole)
+    assert curve(tmp_path, "step") == [40, 60]  # from step 30 on
