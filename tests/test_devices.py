@@ -1,15 +1,16 @@
 """Device choice from facts alone, and the one device that is here."""
 
 import dataclasses
+import threading
 
+import numpy as np
 import pytest
 
 from spvk.errors import DeviceError
 from spvk.kernels.profile import Profile, profile_for
+from spvk.recording import Buffer, Dispatch
 from spvk.vulkan import Device, DeviceInfo, Memory, choose
-from spvk.recording import Buffer
-
-import numpy as np
+from spvk.vulkan.layouts import Layouts
 
 CPU = DeviceInfo(
     0,
@@ -136,3 +137,19 @@ def test_upload_and_download_through_staging(device):
     assert np.array_equal(memory.download(part, np.uint32), data[100:1100])
     block.mapped = mapped
     memory.free()
+
+
+def test_pipelines_made_side_by_side_share_their_layouts(monkeypatch):
+    """Each layout is made before the threads start: two that make one at once would leak one."""
+    made, original = [], Layouts.pipeline
+
+    def spy(self, push_bytes, views):
+        if (push_bytes, views) not in self.pipelines:
+            made.append(threading.current_thread() is threading.main_thread())
+        return original(self, push_bytes, views)
+
+    monkeypatch.setattr(Layouts, "pipeline", spy)
+    with Device() as d:
+        d.compile([Dispatch(m, (1, 1, 1), {}, {"LOCAL": 8}) for m in ("rms_norm", "swiglu", "attention.texels")])
+        assert len(d.pipelines) == 3
+    assert len(made) == 3 and all(made)

@@ -135,8 +135,10 @@ class Device:
         """Make the pipelines that a recording needs, on all cores: drivers compile outside Python's lock."""
         wanted = {(d.module, tuple(sorted(d.spec.items()))): d for d in recording}
         missing = [d for key, d in wanted.items() if key not in self.pipelines]
-        for module in {d.module for d in missing}:
-            self._module(shaders.manifest()[module])  # not made twice by two threads
+        for name in {d.module for d in missing}:  # what pipelines share is not made twice by two threads
+            module = shaders.manifest()[name]
+            self._module(module)
+            self.layouts.pipeline(module.push_bytes, len(module.views))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(lambda d: self.pipeline(d.module, d.spec), missing))
 
