@@ -153,7 +153,7 @@ class LlamaCpp:
     """A model with room for `context` tokens; it keeps the softmax rows of the last token read."""
 
     def __init__(self, library: Library, model: str, context: int, *, threads: int) -> None:
-        self.library, self.handle, self.rows, self.strange = library, None, {}, False
+        self.lib, self.handle, self.rows, self.strange = library, None, {}, False
         self._callback = EVAL(self._evaluated)
         params, self._devices = library.model_params()
         library.said = ""
@@ -172,7 +172,7 @@ class LlamaCpp:
 
     def reset(self) -> None:
         """Forget every token."""
-        self.library.memory_clear(self.library.get_memory(self.handle), True)
+        self.lib.memory_clear(self.lib.get_memory(self.handle), True)
         self.past = 0
 
     def read(
@@ -182,7 +182,7 @@ class LlamaCpp:
 
         Raises Refused where llama.cpp takes no such batch, SpvkError where it fails.
         """
-        lib, n = self.library, len(tokens)
+        lib, n = self.lib, len(tokens)
         positions = range(self.past, self.past + n) if positions is None else positions
         batch = lib.batch(tokens, positions, last)
         lib.said = ""
@@ -203,7 +203,7 @@ class LlamaCpp:
 
     def _evaluated(self, tensor: int, ask: bool, _: object) -> bool:
         """llama.cpp's evaluation callback: asks whether a tensor is wanted, then shows it."""
-        lib = self.library
+        lib = self.lib
         name = lib.ggml_get_name(tensor).decode()
         if not name.startswith(ROWS):
             return False if ask else True
@@ -219,9 +219,9 @@ class LlamaCpp:
 
     def close(self) -> None:
         if self.handle:
-            self.library.free(self.handle)
+            self.lib.free(self.handle)
         if self.model:
-            self.library.model_free(self.model)
+            self.lib.model_free(self.model)
         self.handle = self.model = None
 
     def __enter__(self) -> LlamaCpp:

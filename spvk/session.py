@@ -166,8 +166,9 @@ class Session:
 
     def decode(self, token: int, position: int) -> int:
         """Read one token at `position` and return the greedy next one."""
-        if not (0 <= token < self.model.vocabulary and 0 <= position < 2**31):
-            check_tokens([token], [position], self.model.vocabulary)  # raises
+        plain = type(token) is type(position) is int  # the usual case costs no array
+        if not (plain and 0 <= token < self.model.vocabulary and 0 <= position < 2**31):
+            check_tokens([token], [position], self.model.vocabulary)
         self._require_room(1)
         self.row += 1
         self._run(token, position, 1, last=True)

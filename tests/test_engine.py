@@ -191,3 +191,15 @@ def test_nan_in_a_layer_is_an_error_that_names_it(device, tmp_path):
     broken.write_bytes(data)
     with Model(device, broken) as model, pytest.raises(SpvkError, match=r"NaN.*layer 2 \(blk\.2\)"):
         engine.score(model, exact(TINY)["n64/tokens"], Settings())
+
+
+def test_decoding_takes_whole_numbers_alone(device):
+    with Model(device, TINY) as model, Session(model, 8) as session:
+        session.prefill([1, 2])
+        with pytest.raises(SpvkError, match="tokens: found float64, expected integers"):
+            session.decode(1.5, 2)
+        with pytest.raises(SpvkError, match="positions: found float64"):
+            session.decode(1, 2.5)
+        assert session.past == 2
+        session.decode(np.int64(3), np.int32(2))  # NumPy's integers are as good
+        assert session.past == 3

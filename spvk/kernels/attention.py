@@ -72,31 +72,30 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     if gate is not None:
         expect_multiple("attention", gate_stride=(gate_stride, 4), gate_offset=(gate.offset, 16))
         expect_bytes("attention", gate=(gate, 4 * ((rows - 1) * gate_stride + 2 * heads * dim)))
-    tiled = profile.name != "cpu" and profile.choice("attention.tile", "tiles") == "tiles"
-    if tiled and rows * heads // kv_heads >= MANY_ROWS:
-        tiles = (-(-rows * heads // kv_heads // TILE_ROWS), kv_heads, 1)
-        args = dict(q=q, k=k_cache, v=v_cache, gate=q if gate is None else gate, y=y, step_params=step, heads=heads,
-                    kv_heads=kv_heads, context=context, gate_stride=gate_stride // 4, scale=dim**-0.5)
-        return [Dispatch("attention.tiles", tiles, args, {"QUADS": dim // 4, "GATED": int(gate is not None)},
-                         flops=4 * dim * heads * rows * context)]
-    splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
-    tile, gated = tile_rows(profile, rows, heads // kv_heads), int(gate is not None)
-    spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup))}
-    common = dict(gate=q if gate is None else gate, step_params=step, heads=heads, context=context,
-                  gate_stride=gate_stride // 4, span=span)
+    gated, flops, all_rows = int(gate is not None), 4 * dim * heads * rows * context, rows * heads // kv_heads
+    common = dict(gate=gate or q, step_params=step, heads=heads, context=context, gate_stride=gate_stride // 4)
     args = dict(q=q, k=k_cache, v=v_cache, kv_heads=kv_heads, scale=dim**-0.5, **common)
-    groups, flops = (-(-rows * heads // kv_heads // tile), kv_heads, splits), 4 * dim * heads * rows * context
+    tiled = profile.name != "cpu" and profile.choice("attention.tile", "tiles") == "tiles"
+    if tiled and all_rows >= MANY_ROWS:
+        groups, spec = (-(-all_rows // TILE_ROWS), kv_heads, 1), {"QUADS": dim // 4, "GATED": gated}
+        return [Dispatch("attention.tiles", groups, dict(y=y, **args), spec, flops=flops)]
+    splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
+    tile = tile_rows(profile, rows, heads // kv_heads)
+    spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup))}
+    groups = (-(-all_rows // tile), kv_heads, splits)
     if splits == 1:
         stem = "attention.texels" if profile.name == "cpu" else "attention"
-        return [Dispatch(stem, groups, dict(y=y, stats=y, **args), spec | {"GATED": gated}, flops=flops)]
+        args |= dict(y=y, stats=y, span=span)
+        return [Dispatch(stem, groups, args, spec | {"GATED": gated}, flops=flops)]
     expect_bytes("attention", parts=(parts, split_bytes(profile, rows, heads, kv_heads, dim, context)))
     outputs = parts.range(0, splits * flat, "attention parts")
     stats = parts.range(splits * flat, 8 * splits * rows * heads, "attention stats")
-    merge = dict(parts=outputs, stats=stats, y=y, **common)
+    args |= dict(y=outputs, stats=stats, span=span)
+    merge = dict(parts=outputs, stats=stats, y=y, span=span, **common)
+    merge_spec = {"LOCAL": profile.subgroup, "QUADS": dim // 4, "GATED": gated}
     return [
-        Dispatch("attention", groups, dict(y=outputs, stats=stats, **args), spec | {"SPLIT": 1}, flops=flops),
-        Dispatch("attention_merge", (rows, heads, 1), merge,
-                 {"LOCAL": profile.subgroup, "QUADS": dim // 4, "GATED": gated}, flops=4 * splits * rows * heads * dim),
+        Dispatch("attention", groups, args, spec | {"SPLIT": 1}, flops=flops),
+        Dispatch("attention_merge", (rows, heads, 1), merge, merge_spec, flops=splits * flat),
     ]
 
 

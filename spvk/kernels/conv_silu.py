@@ -15,8 +15,8 @@ def conv_silu(profile: Profile, x: Buffer, weight: Buffer, state: Buffer, y: Buf
               rows: int, channels: int, stride: int | None = None) -> Dispatch:
     """The first step.tokens rows of y [rows, channels]; reads and updates the state. All float32.
 
-    x [rows, channels], rows `stride` floats apart (default: channels); weight [channels, 4], oldest token first (GGUF's ssm_conv1d as it lies in the file);
-    state [3, channels]: the three inputs before this batch, oldest first, zeros at the start.
+    x [rows, channels], rows `stride` floats apart (default: channels); weight [channels, 4], oldest token
+    first (GGUF's ssm_conv1d as it lies in the file); state [3, channels]: the three inputs before this batch, oldest first, zeros at the start.
     Raises ValueError for an odd number of channels, an odd stride, or a short or unaligned buffer.
     """
     stride = channels if stride is None else stride

@@ -17,7 +17,8 @@ def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_
     """The first step.tokens rows of y [rows, Hv * s]; reads and updates the state. All float32.
 
     conv [rows, 2 * Hk * s + Hv * s]: q, k, v of every token, q and k not yet normalised; alpha, beta
-    [rows, Hv], rows `gate_stride` floats apart (default: Hv): raw projections; dt_bias, a [Hv] with a = -exp(A_log); state [Hv, s of v, s of k] (see
+    [rows, Hv], rows `gate_stride` floats apart (default: Hv): raw projections; dt_bias, a [Hv] with
+    a = -exp(A_log); state [Hv, s of v, s of k] (see
     `state_to_numpy`). `size` is s. Value head j uses key head j % Hk.
     Raises ValueError for a size that is not 32, 64 or 128, for heads that do not divide, for a short or
     unaligned buffer.

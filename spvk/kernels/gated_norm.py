@@ -17,7 +17,8 @@ def gated_norm(profile: Profile, x: Buffer, weight: Buffer, z: Buffer, y: Buffer
     multiple of 32 or above 256, a stride that is none of 4, or a short or unaligned buffer.
     """
     stride = heads * size if stride is None else stride
-    expect_multiple("gated_norm", size=(size, 32), stride=(stride, 4), x_offset=(x.offset, 16), weight_offset=(weight.offset, 16),
+    expect_multiple("gated_norm", size=(size, 32), stride=(stride, 4), x_offset=(x.offset, 16),
+                    weight_offset=(weight.offset, 16),
                     z_offset=(z.offset, 16), y_offset=(y.offset, 16))
     if size > 256:
         raise ValueError(f"gated_norm: size is {size}, expected at most 256")
