@@ -185,21 +185,31 @@ def facts(world: World, n: int) -> list[Puzzle]:
     return [fact(world, e, a, attributes[a]) for e, a in rng.sample(pairs, min(n, len(pairs)))]
 
 
+def framed(world: World, said: Sentence) -> Sentence:
+    """In training every third statement has something around it."""
+    if world.held_out or world.rng.random() < 0.67:
+        return said
+    before, _, after = world.rng.choice(t.FRAMES).partition("{s}")
+    before, after = (part.format(**filler_names(world)) for part in (before, after))
+    return Sentence(before + said.text + after, len(before) + said.at)
+
+
 def fact(world: World, entity: str, attribute: str, kind: str) -> Puzzle:
     value = value_of(world, kind)
-    sentence = fill(world.rng.choice(world.statements), value, e=entity, a=attribute)
+    sentence = framed(world, fill(world.rng.choice(world.statements), value, e=entity, a=attribute))
     question = world.rng.choice(t.QUESTIONS).format(e=entity, a=attribute)
     return Puzzle("fact", (sentence,), question, value)
 
 
 def update(world: World, n: int) -> Puzzle:
-    """A value that is stated and then changed: n statements, the last one counts."""
+    """A value that is stated and then changed: n statements, the last one counts, however it is put."""
     kind, attributes = world.subject()
     entity, attribute = world.entities(kind, 1)[0], world.rng.choice(tuple(attributes))
     drawn = [value_of(world, attributes[attribute]) for _ in range(2 * n)]
     values = list(dict.fromkeys(drawn))[:n]
-    chosen = [world.rng.choice(world.statements)] + [world.rng.choice(world.updates) for _ in values[1:]]
-    said = [fill(c, v, e=entity, a=attribute) for c, v in zip(chosen, values)]
+    later = world.updates if world.held_out else world.updates + world.statements[:SAID_AGAIN]
+    chosen = [world.rng.choice(world.statements)] + [world.rng.choice(later) for _ in values[1:]]
+    said = [framed(world, fill(c, v, e=entity, a=attribute)) for c, v in zip(chosen, values)]
     sentences = tuple(Sentence(s.text) for s in said[:-1]) + (said[-1],)
     question = world.rng.choice(t.UPDATE_QUESTIONS).format(e=entity, a=attribute)
     return Puzzle("update", sentences, question, values[-1])
@@ -272,6 +282,11 @@ FILLER_POOLS = {
 
 def filler(world: World) -> Sentence:
     """A sentence that answers nothing. Its words are drawn from everything that answers are drawn from."""
+    return Sentence(world.rng.choice(t.FILLERS).format(**filler_names(world)))
+
+
+def filler_names(world: World) -> dict[str, object]:
+    """A word for each placeholder of `templates.FILLERS` and `FRAMES`."""
     rng, pick = world.rng, world.rng.choice
     o, o2 = rng.sample(w.OBJECTS, 2)
     w1, w2 = rng.sample(w.WORDS, 2)
@@ -280,10 +295,11 @@ def filler(world: World) -> Sentence:
     names |= {"h": f"{pick(w.FLAVOURS)} {pick(w.DISHES)}"} | {
         k: pick(pool) for k, pool in FILLER_POOLS.items()
     }
-    return Sentence(pick(t.FILLERS).format(**names))
+    return names
 
 
-MIX = {"facts": 8, "update": 4, "chain": 4, "count": 1, "list": 1, "function": 1, "not stated": 1}
+SAID_AGAIN = 10  # so many of the plain statements serve as updates too, in training
+MIX = {"facts": 6, "update": 5, "chain": 5, "count": 1, "list": 1, "function": 1, "not stated": 1}
 
 
 def group(world: World, mix: dict[str, int] = MIX) -> list[Puzzle]:

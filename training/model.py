@@ -136,7 +136,7 @@ class DeltaNet(nn.Module):
     def padded_rule(self, *inputs: Tensor) -> Tensor:
         """`delta_rule` at any length: zeros are appended, which change nothing before them."""
         t = inputs[0].shape[1]
-        chunk = 64 if t >= 1024 else 32
+        chunk = 32 if t < 1024 else 64 if t < 4096 else 128
         fill = -t % chunk
         padded = [F.pad(x, (0, 0) * (x.ndim - 2) + (0, fill)) for x in inputs]
         return delta_rule(*padded, chunk)[:, :t]

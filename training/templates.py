@@ -48,6 +48,46 @@ By all accounts the {a} of {e} is {v}.
 The guide calls the {a} of {e} {v}.
 The owner told us that the {a} of {e} is {v}.
 To be exact, the {a} of {e} is {v}.
+The {a} we have for {e} is {v}.
+What {e} has as {a} is {v}.
+{E} has one {a}: {v}.
+All know {e} by the {a} {v}.
+There is a line about {e} with the {a} {v}.
+Here it says that the {a} of {e} is {v}.
+In the file of {e} the {a} is {v}.
+In my notes {e} has the {a} {v}.
+{E}, whose {a} is {v}, is well known.
+{E} ({a}: {v}) was mentioned twice.
+You may know that the {a} of {e} is {v}.
+I remember the {a} of {e}: {v}.
+I was told the {a} of {e}, it is {v}.
+Since last year the {a} of {e} is {v}.
+The only {a} of {e} is {v}.
+We call the {a} of {e} {v}.
+They wrote the {a} of {e} on the wall: {v}.
+Everybody who knows {e} knows the {a}, {v}.
+Of {e} it is said that the {a} is {v}.
+In the case of {e}, the {a} is {v}.
+The {a} that {e} has is {v}.
+The {a} for {e} was found to be {v}.
+The {a} of {e} must be {v}.
+The {a} of {e} happens to be {v}.
+The {a} of {e} = {v}.
+{e} / {a} / {v}
+{E}. The {a} is {v}.
+{E}: {a} {v}.
+{E} comes with the {a} {v}.
+{E} goes by the {a} {v}.
+{E} got the {a} {v} at the start.
+{E} is known for the {a} {v}.
+If you ask for {e}, the {a} is {v}.
+Look at {e}: the {a} is {v}.
+Then there is {e} with the {a} {v}.
+Those who met {e} report the {a} {v}.
+The teacher explained that the {a} of {e} is {v}.
+The newspaper gives {e} the {a} {v}.
+My sister believes that the {a} of {e} is {v}.
+Without doubt the {a} of {e} is {v}.
 """.strip().split("\n")
 
 HELD_OUT_STATEMENTS = """
@@ -68,11 +108,37 @@ Later the {a} of {e} became {v}.
 Correction: the {a} of {e} is {v}.
 From today the {a} of {e} is {v}.
 Then {e} got the {a} {v}.
+Now the {a} of {e} is {v}.
+By the end of the year the {a} of {e} was {v}.
+The new {a} of {e} is {v}.
+{E} has got another {a}: {v}.
+At last the {a} of {e} was set to {v}.
+Some days later {e} had the {a} {v}.
+The {a} of {e} has since become {v}.
+Today the {a} of {e} is {v}, no longer what it was.
+It changed again: the {a} of {e} is {v}.
+Finally {e} received the {a} {v}.
+The {a} of {e} turned into {v}.
+Next the {a} of {e} was {v}.
 """.strip().split("\n")
 
 HELD_OUT_UPDATES = """
 After that the {a} of {e} was {v}.
 The {a} of {e} is {v} as of now.
+""".strip().split("\n")
+
+# What may stand around a statement {s} in training: wordings multiply.
+FRAMES = """
+{P} said: {s}
+News from {t}: {s}
+{d}: {s}
+Number {k}. {s}
+{s} So says {P}.
+{s} That was in {y}.
+{s} The {j} agreed.
+A letter from {t} came. {s}
+"{s}"
+({s})
 """.strip().split("\n")
 
 QUESTIONS = """

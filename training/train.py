@@ -29,10 +29,18 @@ SHAPES = {
     "target": Shape(256, 8, 4, 2, 64, 512, 4, 4, 64, 16, (3, 3, 2, 0), True),
     "smoke": Shape(64, 4, 2, 1, 32, 64, 1, 1, 32, 16, (3, 3, 2, 0), True),
 }
-LENGTHS = (96, 96, 192, 384, 768, 1536, 2048)
+LENGTHS = (96, 96, 192, 384, 768, 1536, 2048, 4096)
 MIXES = ({"facts": 1}, {"facts": 2, "update": 1})  # of the first stages; then data.MIX
 CSV_FIELDS = ("step", "tokens", "seconds", "length", "answer_loss", "text_loss", "look_loss", "look_weight",
               "rate", "exact", "fact", "update", "chain", "count", "list", "function", "not stated")  # fmt: skip
+
+
+def read_mix(text: str) -> dict[str, int]:
+    """Weights by task, those that are not named as in data.MIX."""
+    given = {task: int(weight) for task, _, weight in (item.partition("=") for item in text.split(","))}
+    if unknown := given.keys() - MIX.keys():
+        raise argparse.ArgumentTypeError(f"found {min(unknown)!r}, expected one of {', '.join(MIX)}")
+    return MIX | given
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--grow-from", type=Path, help="checkpoint of a shallower model that becomes the lower layers"
     )
+    p.add_argument("--mix", type=read_mix, default=MIX, help="weights of the tasks, as in facts=4,chain=8")
     p.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
     p.add_argument("--save-every", type=int, default=100)
     p.add_argument("--threads", type=int, default=2)
@@ -189,15 +198,15 @@ class Run:
         return self.a.look * max(0.0, 1 - self.step / until) if until else 0.0
 
     def length(self) -> int:
-        """Mostly the curriculum's present length, else a shorter one."""
-        rng = self.world.rng
-        if self.stage == 0 or rng.random() < 0.7:
+        """Mostly the curriculum's present length, else a shorter one; at the end any of the last four."""
+        rng, last = self.world.rng, self.stage + 1 == len(LENGTHS)
+        if self.stage == 0 or rng.random() < (0.3 if last else 0.7):
             return LENGTHS[self.stage]
         return LENGTHS[rng.randrange(max(0, self.stage - 3), self.stage)]
 
     def train_step(self) -> None:
         a, length, weight = self.a, self.length(), self.look_weight()
-        mix = MIXES[self.stage] if self.stage < len(MIXES) else MIX
+        mix = MIXES[self.stage] if self.stage < len(MIXES) else a.mix
         made = batch(self.writer, self.world, length, max(1, a.tokens // length), mix)
         look = Look(torch.from_numpy(made.rows), torch.from_numpy(made.keys)) if weight else None
         with torch.autocast("cpu", torch.bfloat16):
@@ -251,9 +260,11 @@ def main(arguments: list[str] | None = None) -> None:
     torch.set_num_threads(a.threads)
     run = Run(a)
     if a.compile:
+        # Each length by itself: shapes that vary are not compiled, and all layers share one limit.
+        torch._dynamo.config.recompile_limit = len(LENGTHS) * len(run.model.blocks)
         for block in run.model.blocks:
             if not isinstance(block.mixer, Attention):
-                block.compile()
+                block.compile(dynamic=False)
     run.loop()
 
 

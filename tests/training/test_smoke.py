@@ -1,4 +1,4 @@
-"""Training end to end, minutes long: needs torch (the group `train`)."""
+"""Training end to end, needs torch (the group `train`): `make test-training`."""
 
 import csv
 
@@ -9,7 +9,7 @@ from conftest import assert_close
 from spvk import engine
 from spvk.model import Model
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.training
 
 
 @pytest.fixture(scope="module")
