@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from spvk.gguf import open_gguf
+
 FIXTURES = Path(__file__).parent / "fixtures"
 DRAFT = FIXTURES / "trained" / "pair-draft-Q4_K_M.gguf"
 TARGET = FIXTURES / "trained" / "pair-target-Q4_K_M.gguf"
@@ -23,3 +25,12 @@ def exact(path: Path) -> dict[str, np.ndarray]:
 
 def cases(path: Path) -> list[str]:
     return sorted({k.split("/")[0] for k in exact(path)})
+
+
+def broken_draft(path: Path) -> Path:
+    """Write the draft with one weight of layer 1 made NaN: it cannot score."""
+    data = bytearray(DRAFT.read_bytes())
+    norm = open_gguf(DRAFT).tensor("blk.1.post_attention_norm.weight")
+    data[norm.offset : norm.offset + 4] = np.float32(np.nan).tobytes()
+    path.write_bytes(data)
+    return path

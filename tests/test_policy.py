@@ -1,4 +1,4 @@
-"""The policy in the engine and in the command: statuses, protection, positions, presets, records."""
+"""The policy in the engine and in the command: protection, positions, presets, records."""
 
 import json
 from contextlib import nullcontext
@@ -8,16 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import DRAFT, TARGET, TINY, exact
+from models import DRAFT, TARGET, TINY, broken_draft, exact
 from spvk import engine, job
 from spvk.errors import SpvkError
-from spvk.gguf import open_gguf
 from spvk.model import Model
 from spvk.cli.policy import default_of, flag_of
 from spvk.session import Session
-from spvk.specprefill import Rates, Settings, choose, read_structure, reduce_rows
+from spvk.specprefill import Rates, Settings, read_structure, reduce_rows
 from spvk.specprefill.cost import Rate
-from spvk.specprefill.decide import STATUSES
 from test_cli import refused
 from test_engine import prompts
 
@@ -46,43 +44,7 @@ def structure_of(pair, prompt, settings, ranges=()):
     return read_structure(prompt["tokens"], pair[0].tokenizer, settings, ranges=ranges)
 
 
-# -- statuses ----------------------------------------------------------------------------------------------
-
-REACHED = {
-    "active": (AUTO, None, "tokens ("),
-    "kept_all": (CHUNK | {"keep": 1.0}, None, "all 256 tokens were kept"),
-    "disabled": ({"mode": "off"}, None, "mode is off"),
-    "skipped_min_tokens": (AUTO | {"min_tokens": 257}, None, "256 tokens, sparse prefill begins at 257"),
-    "skipped_tool_guard": (AUTO, "a tool call in message 1", "a tool call in message 1; tool guard is skip"),
-    "skipped_break_even": (AUTO | {"break_even": 257}, None, "256 tokens, break-even was set to 257"),
-    "fell_back_dense": (AUTO | {"min_confidence": 1.0}, None, "flat scores: confidence"),
-}
-
-
-def test_no_status_is_left_out():
-    assert tuple(REACHED) == STATUSES
-
-
-@pytest.mark.parametrize("status", REACHED)
-def test_every_status(pair, prompt, dense, status):
-    options, tools, reason = REACHED[status]
-    settings = Settings(**options)
-    structure = replace(structure_of(pair, prompt, settings), tools=tools)
-    got = engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
-    assert got.decision.status == status and reason in got.decision.reason
-    assert got.decision.numbers["prompt_tokens"] == 256
-    scored = status in ("active", "kept_all", "fell_back_dense")
-    assert (got.importance is not None) == scored == (got.timings.score_ms > 0)
-    if status == "active":
-        assert got.selection.kept_tokens < 256 and got.tokens == prompt["answer"]
-    else:
-        assert got.selection.positions.tolist() == list(range(256)) and got.tokens == dense
-
-
-def test_no_draft_is_a_dense_prefill(pair, prompt, dense):
-    got = engine.prefill(pair[0], None, prompt["tokens"], Settings(), predict=2)
-    assert (got.decision.status, got.decision.reason) == ("disabled", "no draft was given")
-    assert got.tokens == dense
+# -- what is decided with numbers ---------------------------------------------------------------------------
 
 
 def test_break_even_by_measured_rates(pair, prompt):
@@ -97,27 +59,6 @@ def test_break_even_by_measured_rates(pair, prompt):
     assert got.decision.status == "active" and numbers["predicted_dense_ms"] == 256
     assert numbers["predicted_kept_tokens"] == got.selection.kept_tokens
     assert numbers["predicted_sparse_ms"] == 64 + got.selection.kept_tokens
-
-
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory) -> Path:
-    """The draft with one weight of layer 1 made NaN."""
-    data = bytearray(DRAFT.read_bytes())
-    norm = open_gguf(DRAFT).tensor("blk.1.post_attention_norm.weight")
-    data[norm.offset : norm.offset + 4] = np.float32(np.nan).tobytes()
-    path = tmp_path_factory.mktemp("broken") / "broken.gguf"
-    path.write_bytes(data)
-    return path
-
-
-def test_failed_scoring_falls_back_in_mode_auto_alone(device, pair, prompt, dense, broken):
-    with Model(device, broken) as draft:
-        got = engine.prefill(pair[0], draft, prompt["tokens"], Settings(preset="auto"), predict=2)
-        assert got.decision.status == "fell_back_dense" and got.tokens == dense
-        assert got.decision.reason.startswith("scoring failed: ") and "layer 1 (blk.1)" in got.decision.reason
-        assert got.importance is None and got.timings.score_ms > 0
-        with pytest.raises(SpvkError, match=r"layer 1 \(blk\.1\)"):
-            engine.prefill(pair[0], draft, prompt["tokens"], Settings(mode="always"), predict=2)
 
 
 def test_a_prompt_beyond_the_draft_s_context(pair, prompt, dense, monkeypatch):
@@ -143,15 +84,6 @@ def test_a_cap_below_the_protected_tokens(pair, prompt, dense):
             got = engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
             assert got.decision.status == "fell_back_dense" and got.tokens == dense
             assert "max_keep: found 50, expected at least 76" in got.decision.reason
-
-
-def test_a_lost_protected_token_means_a_dense_prefill(pair, prompt, dense, monkeypatch):
-    settings = Settings(**CHUNK)
-    structure = structure_of(pair, prompt, settings, [(30, 200)])
-    monkeypatch.setattr(engine, "choose", lambda scores, settings, structure, **how: choose(scores, settings))
-    got = engine.prefill(*pair, prompt["tokens"], settings, predict=2, structure=structure)
-    assert got.decision.status == "fell_back_dense" and "(caller) was dropped" in got.decision.reason
-    assert got.selection.kept_tokens == 256 and got.tokens == dense
 
 
 # -- what is kept, and where it stands ---------------------------------------------------------------------
@@ -285,7 +217,8 @@ def test_runs_are_remembered_and_predicted_by(prefill, tmp_path):
     assert report["status"] == "active" and report["numbers"]["predicted_dense_ms"] > 0
 
 
-def test_a_broken_draft_in_mode_auto(prefill, broken):
+def test_a_broken_draft_in_mode_auto(prefill, tmp_path):
+    broken = broken_draft(tmp_path / "broken.gguf")
     report, err = prefill("--mode", "auto", draft=broken)
     whole, _ = prefill("--mode", "off")
     assert report["status"] == "fell_back_dense" and "layer 1 (blk.1)" in report["reason"]
