@@ -242,6 +242,14 @@ def test_a_prompt_that_cannot_be_used_is_named_before_anything_runs(spvk, tmp_pa
     assert status == 2 and words in err and "Traceback" not in err and not out.exists()
 
 
+def test_a_malformed_line_is_named(spvk, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps(FIRST_TWO[0]) + '\n\n{"tokens": [1, 2\n')
+    status, out, err = spvk("--prompts", path)
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith(f"spvk: {path} line 3: not JSON (") and err.endswith("expected an object\n")
+
+
 def test_scores_are_shared_only_where_the_rows_are_the_same():
     trial = evaluation.Trial(Question("line 1", "1", ()), np.zeros(1), None, None, None)
     keys = {}

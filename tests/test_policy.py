@@ -1,5 +1,6 @@
 """The policy in the engine and in the command: protection, positions, presets, records."""
 
+import hashlib
 import json
 from contextlib import nullcontext
 from dataclasses import fields, replace
@@ -127,16 +128,25 @@ def test_renumbered_positions_are_others(pair, prompt, monkeypatch):
     assert np.abs(run["original"][1] - run["renumber"][1]).max() > 1e-2
 
 
-@pytest.mark.parametrize("preset", ["paper", "auto"])
-def test_presets_do_not_depend_on_the_batch_size(pair, prompt, preset):
-    settings = Settings(preset=preset)
+@pytest.mark.parametrize("options", [CHUNK, {"select": "mass", "mass": 0.5}, {"preset": "paper"}, AUTO])
+def test_the_selection_is_the_same_at_any_batch_size_and_every_time(device, pair, prompt, options):
+    settings = Settings(**options)
     structure = structure_of(pair, prompt, settings)
-    hashes = set()
-    for batch in (7, 64, 512, 512):
-        got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, batch=batch, structure=structure)
-        hashes.add(got.selection.sha256)
-        assert got.decision.status == "active"
-    assert len(hashes) == 1
+
+    def select(draft, batch):
+        run = engine.prefill(
+            pair[0], draft, prompt["tokens"], settings, predict=1, batch=batch, structure=structure
+        )
+        assert run.decision.status == "active"
+        return run.selection
+
+    first = select(pair[1], 512)
+    assert first.sha256 == hashlib.sha256(first.positions.astype("<i4").tobytes()).hexdigest()
+    others = [select(pair[1], batch) for batch in (1, 7, 64, 255, 256, 512)]
+    with Model(device, DRAFT) as again:
+        others.append(select(again, 512))
+    for other in others:
+        assert other.positions.tolist() == first.positions.tolist() and other.sha256 == first.sha256
 
 
 def test_the_paper_reduces_the_rows_head_by_head(pair, prompt):
@@ -261,6 +271,9 @@ BAD = [
     ("--positions", "new", "original, renumber"),
     ("--tool-guard", "maybe", "skip, protect, off"),
     ("--keep", "1.01", "a number in (0, 1]"),
+    ("--keep", "0", "a number in (0, 1]"),
+    ("--keep", "-0.1", "a number in (0, 1]"),
+    ("--keep", "nan", "a number in (0, 1]"),
     ("--keep-floor", "0.9", "at most 0.5, the ceiling"),
     ("--keep-ceiling", "0.1", "at least 0.2, the floor"),
     ("--code-floor", "nan", "a number in (0, 1]"),
