@@ -59,26 +59,30 @@ class Rate:
 
 
 _TERMS = ((1,), (1, 2), (0, 1), (0, 1, 2))  # columns of Work that take part, simplest first
+_EXACT = 1e-4  # of the times: no clock is better, and smaller errors are all the same
 
 
 def fit(records: Iterable[Record]) -> Rate | None:
     """The rate that meets the records best, by the mean of |predicted / measured - 1|; None without records.
 
     The absolute relative error, rather than its square: a run that shared the machine should not bend the
-    curve, and short prompts count as much as long ones. Not more terms than lengths were measured.
+    curve, and short prompts count as much as long ones. Not more terms than lengths were measured, and a further
+    one only where it says more than noise would (the Bayesian information criterion for Laplace's errors): what
+    the noise of short runs adds to the square is large at a long prompt.
     """
     rows = [r for r in records if r.ms > 0 and r.work.tokens > 0]
     if not rows:
         return None
     scaled = np.array([np.array(r.work) / r.ms for r in rows])
     lengths = len({r.work.tokens for r in rows})
-    best, error = None, math.inf
+    best, least = None, math.inf
     for terms in _TERMS:
         if len(terms) <= lengths:
             found = _least_absolute(scaled[:, terms])
-            off = float(np.abs(scaled[:, terms] @ found - 1.0).mean())
-            if found.min() >= 0.0 and off < error - 1e-9:
-                best, error = dict(zip(terms, found.tolist())), off
+            error = max(float(np.abs(scaled[:, terms] @ found - 1.0).mean()), _EXACT)
+            criterion = 2 * len(rows) * math.log(error) + len(terms) * math.log(len(rows))
+            if found.min() >= 0.0 and criterion < least:
+                best, least = dict(zip(terms, found.tolist())), criterion
     return Rate(*(best.get(i, 0.0) for i in range(3)))
 
 
