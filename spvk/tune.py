@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from statistics import median
 from time import perf_counter
 from typing import Callable, Sequence
 
@@ -98,6 +99,10 @@ LAUNCHES: dict[str, Launch] = {
 }
 CPU_TOKENS, GPU_TOKENS = 64, 512  # rows of a kernel's measurement
 CPU_LENGTHS, GPU_LENGTHS = (128, 256, 512), (512, 1024, 2048)  # prompts of a pair's
+# Attention's part shows at lengths that a small model reads in no time: these double up to MOST_TOKENS while
+# dense prefill takes less than GROW_MS. A length is read up to PAIR_ROUNDS times, while that takes less than AGAIN_MS.
+GROW_MS, MOST_TOKENS = 2_000.0, 8192
+AGAIN_MS, PAIR_ROUNDS = 4_000.0, 3
 
 
 @dataclass(frozen=True)
@@ -142,23 +147,46 @@ def fastest(runs: dict[str, Callable[[], None]]) -> dict[str, float]:
 
 
 def measure_pair(device: Device, target: str, draft: str, lengths: Sequence[int], screen) -> None:
-    """Dense and sparse runs of random prompts: their times are remembered, not what such prompts keep."""
-    dense, sparse, rng = Settings(mode="off"), Settings(mode="always"), np.random.default_rng(0)
+    """Dense and sparse runs of random prompts: their times are remembered, not what such prompts keep.
+
+    `lengths` (tokens) in any case, and doubled ones as long as they are quick, see GROW_MS.
+    """
     with ExitStack() as stack:
         pair = job.open_pair(stack, device, target, draft, "auto")
-        memory = job.RateMemory.of(device, target, draft, sparse, pair[0].profile.precision)
-        longest = min(m.config.context_length for m in pair) - sparse.lookahead
+        settings = Settings(mode="always")
+        memory = job.RateMemory.of(device, target, draft, settings, pair[0].profile.precision)
+        longest = min(m.config.context_length for m in pair) - settings.lookahead
         lengths = list(dict.fromkeys(min(n, longest) for n in lengths))
-        for i, n in enumerate([lengths[0], *lengths]):  # the first warms up
-            tokens = rng.integers(0, pair[0].vocabulary, n)
-            runs = [engine.prefill(*pair, tokens, settings, predict=1) for settings in (dense, sparse)]
-            if i:
-                for result in runs:
-                    memory.add_times(result)
-                whole, scored = (result.timings for result in runs)
-                screen.say(
-                    f"{n} tokens: prefill {whole.prefill_ms:,.0f} ms, scoring {scored.score_ms:,.0f} ms"
-                )
+        time_length(pair, lengths[0], 1)  # warms up
+        for n in lengths:
+            last = remember(memory, time_length(pair, n, PAIR_ROUNDS), screen)
+        while last < GROW_MS and 2 * n <= min(longest, MOST_TOKENS):
+            n *= 2
+            try:
+                last = remember(memory, time_length(pair, n, PAIR_ROUNDS), screen)
+            except SpvkError:  # too little memory for this length: the others do
+                break
+
+
+def time_length(pair: Sequence, n: int, rounds: int) -> list[engine.Result]:
+    """A dense and a sparse run of random tokens [n], `rounds` times or until they took AGAIN_MS."""
+    results, start = [], perf_counter()
+    tokens = np.random.default_rng(n).integers(0, pair[0].vocabulary, n)
+    while len(results) < 2 * rounds and not (results and 1e3 * (perf_counter() - start) >= AGAIN_MS):
+        for mode in ("off", "always"):
+            results.append(engine.prefill(*pair, tokens, Settings(mode=mode), predict=1))
+    return results
+
+
+def remember(memory: job.RateMemory, results: Sequence[engine.Result], screen) -> float:
+    """Keep the times of one length's runs; returns the median of its dense prefills (ms)."""
+    for result in results:
+        memory.add_times(result)
+    whole = median(r.timings.prefill_ms for r in results[::2])
+    scored = median(r.timings.score_ms for r in results[1::2])
+    n = results[0].selection.prompt_tokens
+    screen.say(f"{n} tokens: prefill {whole:,.0f} ms, scoring {scored:,.0f} ms")
+    return whole
 
 
 def run_tune(target: str | None, draft: str | None, *, device: str | None, screen) -> None:
