@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -177,6 +178,34 @@ def test_the_page_needs_nothing_but_itself():
     assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
 
 
+def luminance(rgb) -> float:
+    """Relative luminance of 0 to 255 sRGB, as WCAG 2 defines it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(rgb) / 255]
+    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_can_be_read_on_every_shade(theme):
+    """Contrast of kept and of dropped text with its shaded ground: at least 4.5, in both themes."""
+    css = (files("spvk") / "templates" / "explain.css").read_text(encoding="utf-8")
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    colours = dict(re.findall(r"--([a-z]+): ([^;]+)", light))
+    if theme == "dark":
+        colours |= dict(re.findall(r"--([a-z]+): ([^;]+)", dark))
+
+    def rgb(name):
+        digits = colours[name].lstrip("#")
+        digits = "".join(2 * d for d in digits) if len(digits) == 3 else digits
+        return np.array([int(digits[i : i + 2], 16) for i in (0, 2, 4)])
+
+    heat, top = np.array([int(c) for c in colours["heat"].split()]), float(colours["top"])
+    for share in (0, 0.11, 0.22, 0.33, 0.44, 0.56, 0.67, 0.78, 0.89, 1):
+        ground = luminance(top * share * heat + (1 - top * share) * rgb("box"))
+        for text in ("fg", "gone"):
+            pair = sorted((ground, luminance(rgb(text))))
+            assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (text, share)
+
+
 def test_numbers_are_those_of_the_report():
     told = account(words(64), range(16), np.r_[np.full(16, 3.0), np.ones(48)], Settings(chunk=16, keep=0.25),
                    predicted_dense_ms=1234.5, protected={"system": 4})
@@ -287,6 +316,27 @@ def test_explain_is_prefill_for_the_page(spvk, tokens_file, tmp_path):
     assert abs(sum(float(h) for h in heads if h != "·") - 100) < 0.3
     refused(spvk("explain", *run), "--output")
     refused(spvk("explain", *run, "-o", "-"), "--output: found '-'", "the name of a file")
+
+
+LOADING = {"src", "srcset", "data", "action", "formaction", "background", "poster", "cite", "ping", "style"}
+
+
+def test_a_page_of_two_thousand_tokens_is_small_and_refers_to_nothing(spvk, tmp_path):
+    (prompt,) = prompts(2048, 8, 1)
+    np.save(tmp_path / "tokens.npy", prompt["tokens"])
+    run = ("-m", TARGET, "-md", DRAFT, "--tokens", tmp_path / "tokens.npy", "--preset", "auto")
+    status, _, err = spvk("explain", *run, "-o", tmp_path / "o.html")
+    assert status == 0, err
+    data = (tmp_path / "o.html").read_bytes()
+    assert 100_000 < len(data) < 2_000_000
+    text = data.decode()
+    for sign in ("http://", "https://", "url(", "@import", "import(", "fetch(", "XMLHttpRequest", "WebSocket"):
+        assert sign not in text
+    elements = Page(text).elements
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & {tag for tag, _ in elements}
+    assert not [(tag, name) for tag, attrs in elements for name in attrs if name in LOADING]
+    hrefs = {attrs["href"] for _, attrs in elements if "href" in attrs}
+    assert hrefs and all(href.startswith("#") for href in hrefs)
 
 
 def test_without_the_option_there_is_no_strip(spvk, tokens_file):
