@@ -134,7 +134,7 @@ class Screen:
 
 @pytest.fixture
 def simulated(clock, device, monkeypatch, cache):
-    """Run measure_pair where prefills take `rate`'s time; returns (rates found, dense lengths read, lines said)."""
+    """Run measure_pair where prefills take `rate`'s time; returns (rates, dense lengths read, lines said)."""
     monkeypatch.setattr(tune.job, "cache_dir", lambda: cache)
 
     def run(rate, lengths, most=10**9):
