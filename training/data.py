@@ -20,10 +20,12 @@ NOT_STATED = "not stated"
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence; `at` is where in `text` the puzzle's answer stands, None where it does not."""
+    """One sentence; `at` is where in `text` the puzzle's answer stands, `via` where the name ends that leads from a
+    chain's question to its answer; None where they do not."""
 
     text: str
     at: int | None = None
+    via: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,10 @@ class World:
 
     def amount(self) -> str:
         return self.number() + " " + self.rng.choice(w.UNITS)
+
+    def odd_word(self) -> str:
+        """A word without a meaning."""
+        return self.rng.choice(w.NAME_STARTS).lower() + self.rng.choice(w.NAME_ENDS)
 
     def date(self) -> str:
         return self.rng.choice(w.MONTHS) + " " + self.draw(lambda: str(self.rng.randint(1, 28)))
@@ -196,7 +202,7 @@ def framed(world: World, said: Sentence) -> Sentence:
 
 def fact(world: World, entity: str, attribute: str, kind: str) -> Puzzle:
     value = value_of(world, kind)
-    sentence = framed(world, fill(world.rng.choice(world.statements), value, e=entity, a=attribute))
+    sentence = framed(world, fill(world.rng.choice(world.statements), value, e=entity, a=attribute, x=world.odd_word()))
     question = world.rng.choice(t.QUESTIONS).format(e=entity, a=attribute)
     return Puzzle("fact", (sentence,), question, value)
 
@@ -209,7 +215,7 @@ def update(world: World, n: int) -> Puzzle:
     values = list(dict.fromkeys(drawn))[:n]
     later = world.updates if world.held_out else world.updates + world.statements[:SAID_AGAIN]
     chosen = [world.rng.choice(world.statements)] + [world.rng.choice(later) for _ in values[1:]]
-    said = [framed(world, fill(c, v, e=entity, a=attribute)) for c, v in zip(chosen, values)]
+    said = [framed(world, fill(c, v, e=entity, a=attribute, x=world.odd_word())) for c, v in zip(chosen, values)]
     sentences = tuple(Sentence(s.text) for s in said[:-1]) + (said[-1],)
     question = world.rng.choice(t.UPDATE_QUESTIONS).format(e=entity, a=attribute)
     return Puzzle("update", sentences, question, values[-1])
@@ -225,7 +231,9 @@ def chain(world: World, n: int) -> list[Puzzle]:
     middles = world.entities(kinds[1], 2 * n)
     for entity, middle in zip(starts, [m for m in middles if m not in starts]):
         value = getattr(world, kinds[2])()
-        pair = [fill(rng.choice(first), e=entity, m=middle), fill(rng.choice(second), value, m=middle)]
+        leads = fill(rng.choice(first), e=entity, m=middle).text
+        pair = [Sentence(leads, via=leads.rindex(middle) + len(middle))]
+        pair.append(fill(rng.choice(second), value, m=middle))
         rng.shuffle(pair)
         out.append(Puzzle("chain", tuple(pair), rng.choice(question).format(e=entity), value))
     return out

@@ -16,19 +16,23 @@ from .tokenizer import ASSISTANT, END, PAD, USER
 
 @dataclass
 class Conversation:
-    """Token ids, and for each question: (task, first and last+1 position of its answer, value's position or -1)."""
+    """Token ids, and for each question: (task, first and last+1 position of its answer, value's position or -1),
+    and in `vias` where a chain's name stands that leads to the answer, or -1."""
 
     tokens: list[int] = field(default_factory=list)
     answers: list[tuple[str, int, int, int]] = field(default_factory=list)
+    vias: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A sentence's tokens in the document; `value` is the answer's first token among them."""
+    """A sentence's tokens in the document; `value` is the answer's first token among them, `via` the last one of
+    the name that leads to it."""
 
     tokens: list[int]
     owner: int  # the puzzle's number, -1 for filler
     value: int | None
+    via: int | None
 
 
 class Writer:
@@ -61,16 +65,19 @@ class Writer:
         pieces = self.document(world, puzzles, room)
         if pieces is None:
             return None
-        out, where = Conversation(list(head)), {}
+        out, where, vias = Conversation(list(head)), {}, {}
         for piece in pieces:
             if piece.value is not None:
                 where[piece.owner] = len(out.tokens) + piece.value
+            if piece.via is not None:
+                vias[piece.owner] = len(out.tokens) + piece.via
             out.tokens += piece.tokens
         for n, (i, (question, answer)) in enumerate(zip(asked, turns)):
             out.tokens += (head if n else []) + question
             start = len(out.tokens)
             out.tokens += answer
             out.answers.append((puzzles[i].task, start, len(out.tokens), where.get(i, -1)))
+            out.vias.append(vias.get(i, -1))
         return out
 
     def document(self, world: World, puzzles: list[Puzzle], room: int) -> list[Piece] | None:
@@ -96,7 +103,8 @@ class Writer:
             before = "" if fresh else " "
             text = before + s.text + (("\n" if code else "\n\n") if ends else "")
             value = None if s.at is None else len(self.encode(before + s.text[: s.at].rstrip(" ")))
-            out.append(Piece(self.encode(text), owner, value))
+            via = None if s.via is None else len(self.encode(before + s.text[: s.via])) - 1
+            out.append(Piece(self.encode(text), owner, value, via))
             fresh = ends
         return out
 
@@ -134,12 +142,14 @@ def training_conversation(
 @dataclass(frozen=True)
 class Batch:
     """tokens int64 [B, T]; answer bool [B, T], which tokens are answers; rows and keys int64 [B, R], where
-    attention has to look from and to, -1 filled; questions: (task, row of the batch, first, last+1)."""
+    attention has to look from and to, -1 filled; first [B, R], where to in the first layer that attends, where
+    another follows; questions: (task, row of the batch, first, last+1)."""
 
     tokens: np.ndarray
     answer: np.ndarray
     rows: np.ndarray
     keys: np.ndarray
+    first: np.ndarray
     questions: list[tuple[str, int, int, int]]
 
 
@@ -148,18 +158,19 @@ def batch(writer: Writer, world: World, length: int, size: int, mix: dict[str, i
     made = [training_conversation(writer, world, length, mix) for _ in range(size)]
     tokens = np.full((size, length), writer.pad, np.int64)
     answer = np.zeros((size, length), bool)
-    looks: list[list[tuple[int, int]]] = [[] for _ in made]
+    looks: list[list[tuple[int, int, int]]] = [[] for _ in made]
     questions = []
     for b, c in enumerate(made):
         tokens[b, : len(c.tokens)] = c.tokens
-        for task, start, stop, value in c.answers:
+        for (task, start, stop, value), via in zip(c.answers, c.vias):
             answer[b, start:stop] = True
             questions.append((task, b, start, stop))
-            if value >= 0:
-                looks[b] += [(start - 1 + j, value + j) for j in range(stop - start - 1)]
+            if value >= 0:  # behind an answer's first token the rest is there to be copied
+                firsts = [via if via >= 0 and j == 0 else value + j for j in range(stop - start - 1)]
+                looks[b] += [(start - 1 + j, value + j, at) for j, at in enumerate(firsts)]
     widest = max(1, max(map(len, looks)))
-    table = np.full((2, size, widest), -1, np.int64)
-    for b, pairs in enumerate(looks):
-        if pairs:
-            table[:, b, : len(pairs)] = np.array(pairs).T
+    table = np.full((3, size, widest), -1, np.int64)
+    for b, triples in enumerate(looks):
+        if triples:
+            table[:, b, : len(triples)] = np.array(triples).T
     return Batch(tokens, answer, *table, questions)

@@ -184,14 +184,15 @@ class Attention(nn.Module):
 class Look:
     """Where attention looks: log probabilities of one key for each chosen query row.
 
-    rows, keys: int64 [B, R], -1 where there is none. `read` appends float32 [B, H, R] a layer to `logs`.
+    rows, keys: int64 [B, R], -1 where there is none; first [B, R]: the keys of the first layer that attends.
+    `read` appends float32 [B, H, R] a layer to `logs`.
     """
 
-    def __init__(self, rows: Tensor, keys: Tensor) -> None:
-        self.rows, self.keys, self.logs = rows, keys, []
+    def __init__(self, rows: Tensor, keys: Tensor, first: Tensor) -> None:
+        self.rows, self.keys, self.first, self.logs = rows, keys, first, []
 
     def read(self, q: Tensor, k: Tensor) -> None:
-        rows, keys = self.rows.clamp(min=0), self.keys.clamp(min=0)
+        rows, keys = self.rows.clamp(min=0), (self.keys if self.logs else self.first).clamp(min=0)
         q = q.gather(2, rows[:, None, :, None].expand(-1, q.shape[1], -1, q.shape[3])).float()
         scores = q @ k.float().mT * q.shape[3] ** -0.5
         later = torch.arange(k.shape[2]) > rows[:, None, :, None]
@@ -199,8 +200,8 @@ class Look:
         self.logs.append(logs.gather(3, keys[:, None, :, None].expand(-1, q.shape[1], -1, 1)).squeeze(3))
 
     def loss(self) -> Tensor:
-        """Mean of -log p over rows, heads and layers."""
-        there = (self.rows >= 0)[:, None].float()
+        """Mean of -log p over rows, heads and layers; those that start a chain's answer count five times."""
+        there = (self.rows >= 0)[:, None] * torch.where(self.first != self.keys, 5.0, 1.0)[:, None]
         logs = torch.stack(self.logs)
         return -(logs * there).sum() / (there.sum() * logs.shape[0] * logs.shape[2]).clamp(min=1)
 

@@ -2,7 +2,7 @@
 
 {e} is an entity ("the red door", "Kara Belford"), {E} the same at a sentence's start, {a} an attribute, {v} its
 value. Entity and attribute stand before the value in all of them: a causal model can then know at the value
-whose it is. Templates and wordings under HELD_OUT are never trained on.
+whose it is. {x} is a made-up word in each sentence anew: what stands there must not matter. Templates and wordings under HELD_OUT are never trained on.
 """
 
 STATEMENTS = """
@@ -88,6 +88,35 @@ The teacher explained that the {a} of {e} is {v}.
 The newspaper gives {e} the {a} {v}.
 My sister believes that the {a} of {e} is {v}.
 Without doubt the {a} of {e} is {v}.
+{E} was noted with the {a} {v}.
+{E} was put down with the {a} {v}.
+{E} was booked with the {a} {v}.
+{E} was described with the {a} {v}.
+{E} was found with the {a} {v}.
+{E} was announced with the {a} {v}.
+{E} appeared with the {a} {v}.
+{E} arrived with the {a} {v}.
+{E} is shown with the {a} {v}.
+{E} is given with the {a} {v}.
+{E} is written down with the {a} {v}.
+{E} stands in the index with the {a} {v}.
+{E} may be found under the {a} {v}.
+{E} was always seen with the {a} {v}.
+{E} will be remembered with the {a} {v}.
+{E} had the {a} {v} from the start.
+{E} was {x}ed with the {a} {v}.
+{E} was {x}ed with the {a} {v}.
+{E} is {x}ed with the {a} {v}.
+{E} {x}s with the {a} {v}.
+{E} {x}ed the {a} {v}.
+The {x} says that the {a} of {e} is {v}.
+The {x} {x}ed that the {a} of {e} is {v}.
+In the {x} the {a} of {e} is {v}.
+{x} {e}, the {a} is {v}.
+On the {x}, {e} has the {a} {v}.
+The {a} {x}ed for {e} is {v}.
+The {a} of {e} in the {x} is {v}.
+They {x}ed that the {a} of {e} is {v}.
 """.strip().split("\n")
 
 HELD_OUT_STATEMENTS = """
@@ -120,6 +149,15 @@ It changed again: the {a} of {e} is {v}.
 Finally {e} received the {a} {v}.
 The {a} of {e} turned into {v}.
 Next the {a} of {e} was {v}.
+{E} was given the {a} {v}.
+From then on the {a} of {e} was {v}.
+The {a} of {e} is {v} these days.
+The {a} of {e} is {v} at present.
+The {a} of {e} is {v} by now.
+Afterwards the {a} of {e} was {v}.
+{x} that the {a} of {e} was {v}.
+The {a} of {e} is {v} {x} {x}.
+The {x} {a} of {e} is {v}.
 """.strip().split("\n")
 
 HELD_OUT_UPDATES = """

@@ -22,7 +22,7 @@ from spvk.synth import Shape
 from . import tokenizer as bpe
 from .data import MIX, World
 from .documents import Batch, Writer, batch
-from .model import Attention, Decoder, Look
+from .model import INTERVAL, Attention, Decoder, Look
 
 SHAPES = {
     "draft": Shape(256, 4, 4, 2, 64, 512, 4, 4, 64, 16, (3, 3, 2, 0), True),
@@ -56,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--look", type=float, default=0.3, help="first weight of the attention supervision")
     p.add_argument("--look-until", type=float, default=0.4, help="share of the steps after which it is off")
     p.add_argument("--stage", type=int, default=0, help="where in the curriculum to start")
+    p.add_argument("--advance", type=float, default=0.6, help="share of right answers to go on to the next length")
     p.add_argument(
         "--grow-from", type=Path, help="checkpoint of a shallower model that becomes the lower layers"
     )
@@ -208,7 +209,9 @@ class Run:
         a, length, weight = self.a, self.length(), self.look_weight()
         mix = MIXES[self.stage] if self.stage < len(MIXES) else a.mix
         made = batch(self.writer, self.world, length, max(1, a.tokens // length), mix)
-        look = Look(torch.from_numpy(made.rows), torch.from_numpy(made.keys)) if weight else None
+        alone = len(self.model.blocks) < 2 * INTERVAL  # one layer attends: it has to look at the answer
+        first = made.keys if alone else made.first
+        look = Look(*map(torch.from_numpy, (made.rows, made.keys, first))) if weight else None
         with torch.autocast("cpu", torch.bfloat16):
             answer, text, right = losses(self.model, made, look, self.generator)
         looked = look.loss() if look else torch.zeros(())
@@ -229,9 +232,9 @@ class Run:
             optimiser.zero_grad()
 
     def advance(self, share: float) -> None:
-        """To the next length where six in ten questions of the last 10 steps were answered."""
+        """To the next length where enough questions of the last 10 steps were answered."""
         self.recent = (self.recent + [share])[-10:]
-        if len(self.recent) == 10 and np.mean(self.recent) > 0.6 and self.stage + 1 < len(LENGTHS):
+        if len(self.recent) == 10 and np.mean(self.recent) > self.a.advance and self.stage + 1 < len(LENGTHS):
             self.stage, self.recent = self.stage + 1, []
 
     def loop(self) -> None:
