@@ -28,6 +28,9 @@ layout(push_constant, scalar) uniform Push {
     InOutU64x2 state;   // [value_heads, s columns (of v), s rows (of k)] float32
     OutF32 y;           // [tokens, value_heads * s]
     InStep step_params;
+#ifdef GAPS
+    InU32 gaps;         // [tokens]: tokens dropped before each
+#endif
     uint key_heads;
     uint value_heads;
     uint gate_stride;
@@ -150,6 +153,11 @@ void main() {
         // Each lane works out the gates of one of eight tokens.
         uint gate_at = min(t0 + lane, tokens - 1) * gate_stride + head;
         float g8 = exp_nonpositive(a.v[head] * softplus(alpha.v[gate_at] + dt_bias.v[head]));
+#ifdef GAPS
+        // A dropped token decays the state as one whose alpha is 0.
+        float gap = float(gaps.v[min(t0 + lane, tokens - 1)]);
+        g8 *= exp_nonpositive(gap * a.v[head] * softplus(dt_bias.v[head]));
+#endif
         float b8 = sigmoid(beta.v[gate_at]);
         uint end = min(t0 + 8, tokens);
         [[dont_unroll]] for (uint t = t0; t < end; t++) {

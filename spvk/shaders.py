@@ -47,6 +47,7 @@ PLAIN = (
     "chunk_max",
     "top_k",
     "take_row",
+    "gather_rows",
     "probe",
     "norm_rope_store",
     "attention",
@@ -63,6 +64,8 @@ PLAIN = (
 )
 # Sources compiled again for the CPU class, which reads through texel views.
 VIEWED = ("attention", "gated_delta")
+# Sources compiled again for prompts with gaps: the state decays over the tokens that were dropped.
+GAPPED = ("gated_delta", "gated_delta.texels")
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
@@ -84,6 +87,7 @@ def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Every module: name -> (source stem, defines)."""
     modules = {stem: (stem, ()) for stem in PLAIN}
     modules |= {f"{stem}.texels": (stem, ("TEXELS",)) for stem in VIEWED}
+    modules |= {f"{name}.gaps": (modules[name][0], (*modules[name][1], "GAPS")) for name in GAPPED}
     for stem in TYPED:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
     for stem in QUANTISED:

@@ -13,13 +13,15 @@ SIZES = (32, 64, 128)
 
 def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_bias: Buffer, a: Buffer,
                 state: Buffer, y: Buffer, step: Buffer, *, rows: int, key_heads: int, value_heads: int,
-                size: int, eps: float, gate_stride: int | None = None) -> Dispatch:
+                size: int, eps: float, gate_stride: int | None = None, gaps: Buffer | None = None) -> Dispatch:
     """The first step.tokens rows of y [rows, Hv * s]; reads and updates the state. All float32.
 
     conv [rows, 2 * Hk * s + Hv * s]: q, k, v of every token, q and k not yet normalised; alpha, beta
     [rows, Hv], rows `gate_stride` floats apart (default: Hv): raw projections; dt_bias, a [Hv] with
     a = -exp(A_log); state [Hv, s of v, s of k] (see
-    `state_to_numpy`). `size` is s. Value head j uses key head j % Hk.
+    `state_to_numpy`). `size` is s. Value head j uses key head j % Hk. With `gaps` [rows] uint32, the tokens
+    that were dropped before each, the state first decays over them, by what the weights alone say of a token:
+    exp(a * softplus(dt_bias)).
     Raises ValueError for a size that is not 32, 64 or 128, for heads that do not divide, for a short or
     unaligned buffer.
     """
@@ -37,6 +39,9 @@ def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_
     args = dict(conv=conv, alpha=alpha, beta=beta, dt_bias=dt_bias, a=a, state=state, y=y, step_params=step,
                 key_heads=key_heads, value_heads=value_heads, gate_stride=gate_stride, eps=eps)
     stem = "gated_delta.texels" if profile.name == "cpu" else "gated_delta"
+    if gaps is not None:
+        expect_bytes("gated_delta", gaps=(gaps, 4 * rows))
+        stem, args["gaps"] = stem + ".gaps", gaps
     return Dispatch(stem, (-(-size * 8 // (columns * local)), value_heads, 1), args,
                     {"LOCAL": local, "SIZE": size, "COLUMNS": columns}, 7 * size * inner * rows, split=1)
 
@@ -64,7 +69,8 @@ def state_to_numpy(data: np.ndarray, value_heads: int, size: int) -> np.ndarray:
 
 
 def reference(conv: np.ndarray, alpha: np.ndarray, beta: np.ndarray, dt_bias: np.ndarray, a: np.ndarray,
-              state: np.ndarray, *, key_heads: int, size: int, eps: float) -> tuple[np.ndarray, np.ndarray]:
+              state: np.ndarray, *, key_heads: int, size: int, eps: float,
+              gaps: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The same in float64, token by token: (y [rows, Hv * s], the new state). state is S [Hv, s_k, s_v]."""
     conv, alpha, beta, dt_bias, a = (x.astype(np.float64) for x in (conv, alpha, beta, dt_bias, a))
     s = state.astype(np.float64)
@@ -74,10 +80,12 @@ def reference(conv: np.ndarray, alpha: np.ndarray, beta: np.ndarray, dt_bias: np
     q = l2_normed(q, eps) / np.sqrt(size)
     k, v = l2_normed(k, eps), v.reshape(rows, heads, size)
     decay = np.exp(a * np.logaddexp(0.0, alpha + dt_bias))
+    gaps = np.zeros(rows) if gaps is None else gaps
+    over_gaps = np.exp(np.multiply.outer(gaps, a * np.logaddexp(0.0, dt_bias)))
     strength = np.exp(-np.logaddexp(0.0, -beta))
     y = np.empty((rows, heads, size))
     for t in range(rows):
-        s = s * decay[t][:, None, None]
+        s = s * over_gaps[t][:, None, None] * decay[t][:, None, None]
         delta = strength[t][:, None] * (v[t] - np.einsum("hkv,hk->hv", s, k[t]))
         s = s + k[t][:, :, None] * delta[:, None, :]
         y[t] = np.einsum("hkv,hk->hv", s, q[t])
