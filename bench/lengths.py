@@ -74,10 +74,11 @@ class TimedSession(Session):
 
     costs: Costs
 
-    def _commands(self, rows: int, last: bool) -> TimedCommands:
-        if (rows, last) not in self.commands:
-            self.commands[rows, last] = TimedCommands(self, self.recording(rows, last))
-        return self.commands[rows, last]
+    def _commands(self, rows: int, last: bool, part: str) -> TimedCommands:
+        key = (rows, last, part)
+        if key not in self.commands:
+            self.commands[key] = TimedCommands(self, self.recording(*key))
+        return self.commands[key]
 
 
 def sizes(d: Dispatch) -> str:

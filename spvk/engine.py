@@ -9,9 +9,10 @@ from typing import Callable, Iterator, Sequence
 
 import numpy as np
 
+from .dense_layers import prefill_kept, require_gaps
 from .errors import SpvkError
 from .model import Model
-from .models.builder import Capture
+from .models.builder import Capture, Gaps
 from .scoring import BATCH, Progress, by_head, capture_for, quiet, score
 from .session import Session, check_tokens, prepare
 from .specprefill import (
@@ -73,6 +74,7 @@ def prefill(
     tokens, _ = check_tokens(tokens, None, target.vocabulary)
     n = len(tokens)
     check_context(target, n, predict, context)
+    require_gaps(target, gaps := gaps_of(settings))
     clock = Clock(load_ms=load_ms)
     decision = before(draft, n, settings, structure, rates)
     with clock.phase("load_ms"):
@@ -80,7 +82,7 @@ def prefill(
             prepare(
                 draft, min(n, settings.window or n) + settings.lookahead, batch, capture_for(settings, tally)
             )
-        prepare(target, n + max(1, predict), batch)
+        prepare(target, n + max(1, predict), batch, gaps=gaps)
     selection, importance = keep_all(n, settings), None
     if decision is None:
         selection, decision, importance = sift(
@@ -179,17 +181,38 @@ def read(
     progress: Progress,
 ) -> list[int]:
     """Prefill the target with the selected tokens in a session of its own, and decode its answer."""
+    kept = selection.kept_tokens
+    with clock.phase("prefill_ms"):
+        session = Session(target, kept + max(1, predict), batch, gaps=gaps_of(settings))
+    with session:
+        with clock.phase("prefill_ms"):
+            first, end = read_selected(
+                session, tokens, selection, settings, lambda i: progress("prefill", i, kept)
+            )
+        with clock.phase("decode_ms"):
+            return decode(session, first, end, predict, stop, on_token, progress)
+
+
+def gaps_of(settings: Settings) -> Gaps:
+    """What the settings do about dropped tokens in the target's recurrent layers."""
+    return Gaps(settings.dense_layers, settings.gap_decay == "typical")
+
+
+def read_selected(
+    session: Session,
+    tokens: np.ndarray,
+    selection: Selection,
+    settings: Settings,
+    progress: Callable[[int], None] = lambda done: None,
+) -> tuple[int, int]:
+    """Prefill a session of these settings with the selected tokens: the greedy next token and its position."""
     kept, end = selection.positions, len(tokens)
     positions = kept
     if settings.positions == "renumber":
         positions, end = np.arange(len(kept)), len(kept)
-    with clock.phase("prefill_ms"):
-        session = Session(target, len(kept) + max(1, predict), batch)
-    with session:
-        with clock.phase("prefill_ms"):
-            first = session.prefill(tokens[kept], positions, lambda i: progress("prefill", i, len(kept)))
-        with clock.phase("decode_ms"):
-            return decode(session, first, end, predict, stop, on_token, progress)
+    if session.gaps.dense_layers and len(kept) < len(tokens):
+        return prefill_kept(session, tokens, kept, positions, progress), end
+    return session.prefill(tokens[kept], positions, progress), end
 
 
 def decode(

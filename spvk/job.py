@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Callable, Mapping, Sequence
@@ -205,7 +205,7 @@ def run_prefill(
         model, scorer = stack.enter_context(Model(dev, target, precision)), None
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
-        memory = RateMemory.of(dev, target, draft, settings, model.profile.precision)
+        memory = RateMemory.of(dev, model, draft, settings)
         tally = None if explain is None else Tally()
         if draft is not None:
             if engine.foregone(len(tokens), settings, structure, memory.rates()):
@@ -273,18 +273,20 @@ class RateMemory:
     target: str
     draft: str
     settings: Settings
+    layers: int
+    """Of the target."""
 
     @classmethod
-    def of(
-        cls, device: Device, target: str, draft: str | None, settings: Settings, precision: str
-    ) -> RateMemory:
+    def of(cls, device: Device, target: Model, draft: str | None, settings: Settings) -> RateMemory:
         # Fast products, and reading rows head by head, take times of their own.
-        fast = "/fast" if precision == "fast" else ""
-        scorer = fingerprint(draft or target) + fast + ("/rows" if engine.by_head(settings) else "")
-        return cls(RateStore(cache_dir(), device.info.cache_key), fingerprint(target) + fast, scorer, settings)
+        fast = "/fast" if target.profile.precision == "fast" else ""
+        scorer = fingerprint(draft or target.path) + fast + ("/rows" if engine.by_head(settings) else "")
+        store, name = RateStore(cache_dir(), device.info.cache_key), fingerprint(target.path) + fast
+        return cls(store, name, scorer, settings, target.config.layers)
 
     def rates(self) -> Rates:
-        return self.store.rates(self.target, self.draft, settings_key(self.settings))
+        found = self.store.rates(self.target, self.draft, settings_key(self.settings))
+        return replace(found, layers=self.layers)
 
     def add(self, result: engine.Result) -> None:
         """Remember a run: its times, and the fraction that it kept."""
@@ -296,7 +298,8 @@ class RateMemory:
     def add_times(self, result: engine.Result) -> None:
         """Pipelines were compiled before the run's clock started, so a first run counts too."""
         times, selection = result.timings, result.selection
-        self.store.add_prefill(self.target, prefill_work(selection.kept_tokens), times.prefill_ms)
+        if not (result.settings.dense_layers and result.decision.is_sparse):  # that is no pass over kept tokens
+            self.store.add_prefill(self.target, prefill_work(selection.kept_tokens), times.prefill_ms)
         if result.importance is not None:
             work = score_work(selection.prompt_tokens, self.settings)
             self.store.add_score(self.draft, work, times.score_ms + times.select_ms)

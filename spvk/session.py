@@ -7,10 +7,10 @@ from typing import Callable, Sequence
 import numpy as np
 
 from .errors import SpvkError
-from .kernels import argmax, attention, quantize_rows, top_k
+from .kernels import argmax, attention, gather_rows, quantize_rows, top_k
 from .kernels import step as step_params
 from .model import Model
-from .models.builder import F32, Builder, Capture, lay_out, score_bytes
+from .models.builder import F32, Builder, Capture, Gaps, lay_out, score_bytes
 from .recording import Buffer, Matrix, Recording
 from .vulkan import Commands, Memory
 
@@ -18,13 +18,16 @@ NAN_TOKEN = 0xFFFFFFFF  # what argmax answers when a logit is NaN
 BUCKETS = (1, 16, 64)  # recordings for fewer tokens than a batch: a short rest need not pay for a whole one
 
 
-def session_bytes(model: Model, context: int, batch: int, capture: Capture) -> dict[str, int]:
+def session_bytes(
+    model: Model, context: int, batch: int, capture: Capture, gaps: Gaps = Gaps()
+) -> dict[str, int]:
     """Bytes of every buffer that a session allocates, by name; known before anything is."""
     c, arch = model.config, model.architecture
     work, _ = lay_out("work", arch.scratch_phases(c, batch))
     return {
         "x": F32 * batch * c.width,
         "h": F32 * batch * c.width,
+        **({"kept": F32 * batch * c.width} if gaps.dense_layers else {}),
         "work": work.nbytes,
         "logits": F32 * c.vocabulary,
         "argmax_scratch": top_k.scratch_bytes(),
@@ -55,27 +58,55 @@ def recording_sizes(batch: int) -> set[int]:
     return {b for b in BUCKETS if b < batch} | {batch}
 
 
-def host_bytes(batch: int) -> dict[str, int]:
+def host_bytes(batch: int, gaps: Gaps = Gaps()) -> dict[str, int]:
     """Bytes of the small buffers through which host and device talk."""
-    return {"step": step_params.DTYPE.itemsize, "tokens": 4 * batch, "positions": 4 * batch, "next_token": 4}
+    rows = [
+        "tokens",
+        "positions",
+        *(["index"] if gaps.dense_layers else []),
+        *(["gaps"] if gaps.decay else []),
+    ]
+    return {"step": step_params.DTYPE.itemsize, **dict.fromkeys(rows, 4 * batch), "next_token": 4}
 
 
-def name_buffers(model: Model, context: int, batch: int, capture: Capture) -> dict[str, Buffer]:
+def name_buffers(
+    model: Model, context: int, batch: int, capture: Capture, gaps: Gaps = Gaps()
+) -> dict[str, Buffer]:
     """Every buffer of a session by name, the ranges of `work` too; nothing is allocated."""
-    sizes = {**session_bytes(model, context, batch, capture), **host_bytes(batch)}
+    sizes = {**session_bytes(model, context, batch, capture, gaps), **host_bytes(batch, gaps)}
     root, ranges = lay_out("work", model.architecture.scratch_phases(model.config, batch))
     return {name: Buffer(name, n) for name, n in sizes.items()} | {"work": root, **ranges}
 
 
 def record(
-    model: Model, buffers: dict[str, Buffer], context: int, rows: int, capture: Capture, last: bool
+    model: Model,
+    buffers: dict[str, Buffer],
+    context: int,
+    rows: int,
+    capture: Capture,
+    last: bool,
+    gaps: Gaps = Gaps(),
+    part: str = "whole",
 ) -> Recording:
-    """The dispatches for a batch of up to `rows` tokens; with `last`, captures and the output head too."""
-    b = Builder(
-        model.profile, model.weights, buffers, rows, context, model.config.eps, capture if last else Capture()
-    )
-    b.embed("x")
-    model.architecture.build_layers(b, model.config)
+    """The dispatches for a batch of up to `rows` tokens; with `last`, captures and the output head too.
+
+    `part`: the `whole` model; the `dense` layers alone; the `gather` of the kept rows behind those that wait
+    for the layers above; these, on the `kept` rows (dense_layers.py).
+    """
+    if part == "gather":
+        args = (buffers[name] for name in ("x", "index", "kept", "step"))
+        return [gather_rows.gather_rows(model.profile, *args, rows=rows, n=model.config.width)]
+    c, lower = model.config, gaps.dense_layers
+    layers = {"whole": range(c.layers), "dense": range(lower), "kept": range(lower, c.layers)}[part]
+    if part == "kept":
+        buffers = {**buffers, "x": buffers["kept"]}
+    capture = capture if last else Capture()
+    b = Builder(model.profile, model.weights, buffers, rows, context, c.eps, capture, gaps)
+    if part != "kept":
+        b.embed("x")
+    model.architecture.build_layers(b, c, layers)
+    if part == "dense":
+        return b.out
     b.finish()
     if last:
         b.norm("x", "output_norm.weight", "h", last=True)
@@ -86,13 +117,21 @@ def record(
     return b.out
 
 
-def prepare(model: Model, context: int, batch: int, capture: Capture = Capture()) -> None:
+def prepare(
+    model: Model, context: int, batch: int, capture: Capture = Capture(), gaps: Gaps = Gaps()
+) -> None:
     """Compile the pipelines of every recording that such a session may need, several at a time."""
     batch = min(batch, context)
-    buffers = name_buffers(model, context, batch, capture)
+    buffers = name_buffers(model, context, batch, capture, gaps)
     sizes = recording_sizes(batch)
+    parts = ("whole", "gather") if gaps.dense_layers else ("whole",)  # the others have the whole's pipelines
     model.device.compile(
-        [d for rows in sizes for d in record(model, buffers, context, rows, capture, last=True)]
+        [
+            d
+            for rows in sizes
+            for part in parts
+            for d in record(model, buffers, context, rows, capture, True, gaps, part)
+        ]
     )
 
 
@@ -102,6 +141,7 @@ class Session:
     Tokens take KV slots in the order in which they are read; their positions are their own. `capture`
     says what the last token of each prefill and each decoded token leave behind; `heads`, bool [attention
     layers, heads], whose rows count for the importance (None: all).
+    `gaps` says what is done about dropped tokens; dense_layers.py checks it, and reads where it has layers.
     Raises SpvkError for sizes beyond the model's context, DeviceError when memory does not suffice.
     """
 
@@ -112,31 +152,32 @@ class Session:
         batch: int = 512,
         capture: Capture = Capture(),
         heads: np.ndarray | None = None,
+        gaps: Gaps = Gaps(),
     ) -> None:
         if batch < 1:
             raise SpvkError(f"--batch: found {batch}, expected at least 1")
         if not 1 <= context <= model.config.context_length:
             limit = f"1 to {model.config.context_length}, the context of {model.path}"
             raise SpvkError(f"context: found {context}, expected {limit}")
-        self.model, self.context, self.capture, self.heads = model, context, capture, heads
+        self.model, self.context, self.capture, self.heads, self.gaps = model, context, capture, heads, gaps
         self.batch = min(batch, context)
-        sizes, host = session_bytes(model, context, self.batch, capture), host_bytes(self.batch)
+        sizes, host = session_bytes(model, context, self.batch, capture, gaps), host_bytes(self.batch, gaps)
         model.device.require_fit(sum(sizes.values()), f"a context of {context} tokens for {model.path}")
-        self.buffers = name_buffers(model, context, self.batch, capture)
+        self.buffers = name_buffers(model, context, self.batch, capture, gaps)
         self.memory = Memory(model.device, borrowed=model.memory)
         self.memory.allocate(*(self.buffers[n] for n in host), host=True)
         self.memory.allocate(*(self.buffers[n] for n in sizes))
         self.memory.upload(self.buffers["phases"], model.architecture.phases(model.file, model.config))
         if capture.importance:
             self.memory.upload(self.buffers["head_weights"], head_weights(model, heads))
-        self.commands: dict[tuple[int, bool], Commands] = {}
+        self.commands: dict[tuple[int, bool, str], Commands] = {}
         # Views of what the host shares with the device: a token costs no new array.
         self.inputs = {name: self.memory.view(self.buffers[name], np.uint32) for name in host}
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: no slots filled, recurrent states zero."""
-        self.past = self.row = self.prompt = 0
+        self.past = self.row = self.prompt = self.expected = 0  # expected: the next position without a gap
         for name, buffer in self.buffers.items():
             if name.startswith(("conv_state.", "delta_state.")):
                 self.memory.upload(buffer, np.zeros(buffer.nbytes, np.uint8))
@@ -155,52 +196,67 @@ class Session:
         number of tokens read so far. Raises SpvkError naming the first bad token or position.
         """
         tokens, positions = check_tokens(tokens, positions, self.model.vocabulary)
-        self._require_room(len(tokens))
+        self.require_room(len(tokens))
         self.prompt = self.past + len(tokens)
         for at in range(0, len(tokens), self.batch):
             piece = slice(at, at + self.batch)
             count = min(self.batch, len(tokens) - at)
             self._run(tokens[piece], positions[piece], count, last=at + self.batch >= len(tokens))
             progress(min(at + self.batch, len(tokens)))
-        return self._next_token()
+        return self.next_token()
 
     def decode(self, token: int, position: int) -> int:
         """Read one token at `position` and return the greedy next one."""
         plain = type(token) is type(position) is int  # the usual case costs no array
         if not (plain and 0 <= token < self.model.vocabulary and 0 <= position < 2**31):
             check_tokens([token], [position], self.model.vocabulary)
-        self._require_room(1)
+        self.require_room(1)
         self.row += 1
         self._run(token, position, 1, last=True)
-        return self._next_token()
+        return self.next_token()
 
-    def _require_room(self, more: int) -> None:
+    def require_room(self, more: int) -> None:
+        """Raise SpvkError where `more` tokens do not fit."""
         if self.past + more > self.context:
             raise SpvkError(
                 f"prompt: {self.past + more} tokens, expected at most {self.context}, the session's context"
             )
 
     def _run(self, tokens: np.ndarray | int, positions: np.ndarray | int, n: int, last: bool) -> None:
-        rows = next((b for b in BUCKETS if n <= b < self.batch), self.batch)
         self.inputs["tokens"][:n] = tokens
+        self.read_rows(positions, n, last, "whole")
+
+    def read_rows(self, positions: np.ndarray | int, n: int, last: bool, part: str) -> None:
+        """Run a part that attends: its `n` rows take slots, at their positions."""
         self.inputs["positions"][:n] = positions
-        step_params.write(self.inputs["step"], n, self.past, self.prompt, self.row)
-        self._commands(rows, last).run()
+        if self.gaps.decay:
+            at = np.atleast_1d(positions).astype(np.int64)
+            self.inputs["gaps"][:n] = np.maximum(at - np.r_[self.expected, at[:-1] + 1], 0)
+            self.expected = int(at[-1]) + 1
+        self.launch(n, self.past, last, part)
         self.past += n
 
-    def _commands(self, rows: int, last: bool) -> Commands:
-        key = (rows, last)
+    def launch(self, n: int, past: int, last: bool, part: str) -> None:
+        """Run a part on `n` rows; `past` is its step parameter."""
+        rows = next((b for b in BUCKETS if n <= b < self.batch), self.batch)
+        step_params.write(self.inputs["step"], n, past, self.prompt, self.row)
+        self._commands(rows, last, part).run()
+
+    def _commands(self, rows: int, last: bool, part: str) -> Commands:
+        key = (rows, last, part)
         if key not in self.commands:
-            self.commands[key] = Commands(self.model.device, self.memory, self.recording(rows, last))
+            recording = self.recording(rows, last, part)
+            self.commands[key] = Commands(self.model.device, self.memory, recording)
         return self.commands[key]
 
-    def recording(self, rows: int, last: bool) -> Recording:
+    def recording(self, rows: int, last: bool, part: str = "whole") -> Recording:
         """What a batch of up to `rows` tokens dispatches, see `record`."""
-        return record(self.model, self.buffers, self.context, rows, self.capture, last)
+        return record(self.model, self.buffers, self.context, rows, self.capture, last, self.gaps, part)
 
     # -- results ---------------------------------------------------------------------------------------
 
-    def _next_token(self) -> int:
+    def next_token(self) -> int:
+        """The greedy token after the last one read. Raises SpvkError for NaN."""
         token = int(self.inputs["next_token"][0])
         if token == NAN_TOKEN:
             raise SpvkError(f"{self.model.path}: the logits hold NaN")

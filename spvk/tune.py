@@ -154,7 +154,7 @@ def measure_pair(device: Device, target: str, draft: str, lengths: Sequence[int]
     with ExitStack() as stack:
         pair = job.open_pair(stack, device, target, draft, "auto")
         settings = Settings(mode="always")
-        memory = job.RateMemory.of(device, target, draft, settings, pair[0].profile.precision)
+        memory = job.RateMemory.of(device, pair[0], draft, settings)
         longest = min(m.config.context_length for m in pair) - settings.lookahead
         lengths = list(dict.fromkeys(min(n, longest) for n in lengths))
         time_length(pair, lengths[0], 1)  # warms up

@@ -151,14 +151,18 @@ def simulated(clock, device, monkeypatch, cache):
             read.extend([n] * dense)
             selection = SimpleNamespace(prompt_tokens=n, kept_tokens=kept)
             times = Timings(0.0, score, 0.0, rate.ms(prefill_work(kept)), 0.0)
-            return SimpleNamespace(selection=selection, timings=times, importance=None if dense else 1)
+            importance = None if dense else 1
+            return SimpleNamespace(
+                selection=selection, timings=times, importance=importance, settings=settings
+            )
 
         monkeypatch.setattr(tune.engine, "prefill", prefill)
         screen = Screen()
         tune.measure_pair(device, str(TARGET), str(DRAFT), lengths, screen)
         settings = Settings(mode="always", select="chunk", keep=0.2)
-        precision = profile_for(device.info, "auto").precision
-        memory = tune.job.RateMemory.of(device, str(TARGET), str(DRAFT), settings, precision)
+        profile, config = profile_for(device.info, "auto"), SimpleNamespace(layers=8)
+        target = SimpleNamespace(path=str(TARGET), profile=profile, config=config)
+        memory = tune.job.RateMemory.of(device, target, str(DRAFT), settings)
         return memory.rates(), read, screen.lines
 
     return run

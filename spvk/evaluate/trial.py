@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .. import engine, job
+from ..dense_layers import require_gaps
 from ..errors import SpvkError
 from ..model import Model
 from ..session import Session, check_tokens, prepare
@@ -38,6 +39,7 @@ def encode(q: Question, target: Model, draft: Model, plan: Plan) -> np.ndarray:
         engine.check_context(target, len(tokens), decoded(q, plan), None)
         sparse = [p.settings(0.5) for p in plan.policies if p.name != DENSE]
         for s in sparse:
+            require_gaps(target, engine.gaps_of(s))
             engine.check_context(draft, min(len(tokens), s.window or len(tokens)), s.lookahead, None)
     except SpvkError as error:
         raise SpvkError(f"{q.where}: {error}") from None
@@ -159,17 +161,15 @@ class Trial:
         self, selection: Selection, settings: Settings, clock: engine.Clock
     ) -> tuple[list[int], np.ndarray]:
         """The greedy answer and the first token's logits float32 [vocabulary]."""
-        kept, end, predict = selection.positions, len(self.tokens), decoded(self.q, self.plan)
-        positions = kept
-        if settings.positions == "renumber":
-            positions, end = np.arange(len(kept)), len(kept)
+        kept, predict, batch = selection.kept_tokens, decoded(self.q, self.plan), self.plan.batch
+        gaps = engine.gaps_of(settings)
         stop = () if self.q.answer_ids is not None else sorted(self.target.tokenizer.eog_ids)
-        prepare(self.target, len(kept) + predict, self.plan.batch)
+        prepare(self.target, kept + predict, batch, gaps=gaps)
         with clock.phase("prefill_ms"):
-            session = Session(self.target, len(kept) + predict, self.plan.batch)
+            session = Session(self.target, kept + predict, batch, gaps=gaps)
         with session:
             with clock.phase("prefill_ms"):
-                first = session.prefill(self.tokens[kept], positions)
+                first, end = engine.read_selected(session, self.tokens, selection, settings)
             logits = session.logits()
             with clock.phase("decode_ms"):
                 answer = engine.decode(session, first, end, predict, stop, lambda t: None, engine.quiet)

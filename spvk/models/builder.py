@@ -54,6 +54,18 @@ class Capture:
     hidden: bool = False
 
 
+@dataclass(frozen=True)
+class Gaps:
+    """What is done about dropped tokens in recurrent layers, for which a token's state is all that went before.
+
+    `dense_layers`: so many of the first layers, all recurrent, read every token (dense_layers.py);
+    `decay`: in the others the state decays over the tokens that were dropped (kernels/gated_delta.py).
+    """
+
+    dense_layers: int = 0
+    decay: bool = False
+
+
 def prefixed(layer: int, names: Sequence[str]) -> tuple[str, ...]:
     """Tensor names of a layer."""
     return tuple(f"blk.{layer}.{name}" for name in names)
@@ -92,6 +104,7 @@ class Builder:
     context: int
     eps: float
     capture: Capture
+    gaps: Gaps = Gaps()
     out: Recording = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Buffer:

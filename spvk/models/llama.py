@@ -127,9 +127,9 @@ def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
     return [attention_scratch(c.attention, rows), feed_forward_scratch(c.feed_forward, rows)]
 
 
-def build_layers(b: Builder, c: Config) -> None:
-    """All blocks over the batch in `x`."""
-    for i in range(c.layers):
+def build_layers(b: Builder, c: Config, layers: range) -> None:
+    """These blocks over the batch in `x`."""
+    for i in layers:
         b.norm("x", f"blk.{i}.attn_norm.weight", "h")
         b.attention_mixer(i, c.attention, i)
         b.feed_forward(i, "ffn_norm.weight")

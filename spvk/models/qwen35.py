@@ -215,16 +215,14 @@ def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
     return [attention_scratch(c.attention, rows), mixer, feed_forward_scratch(c.feed_forward, rows)]
 
 
-def build_layers(b: Builder, c: Config) -> None:
-    """All blocks over the batch in `x`."""
-    attending = 0
-    for i, recurrent in enumerate(c.recurrent):
+def build_layers(b: Builder, c: Config, layers: range) -> None:
+    """These blocks over the batch in `x`."""
+    for i in layers:
         b.norm("x", f"blk.{i}.attn_norm.weight", "h")
-        if recurrent:
+        if c.recurrent[i]:
             delta_mixer(b, c, i)
         else:
-            b.attention_mixer(i, c.attention, attending)
-            attending += 1
+            b.attention_mixer(i, c.attention, c.attention_layers.index(i))
         b.feed_forward(i, "post_attention_norm.weight")
         b.end_of_layer(i)
 
@@ -263,6 +261,7 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
             size=c.state,
             eps=c.eps,
             gate_stride=stride,
+            gaps=b["gaps"] if b.gaps.decay and i >= b.gaps.dense_layers else None,
         )
     )
     b.out.append(

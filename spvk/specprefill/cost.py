@@ -119,6 +119,8 @@ class Rates:
     draft: Rate | None = None
     kept: tuple[float, ...] = ()
     """Kept fractions of earlier sparse runs."""
+    layers: int | None = None
+    """The target's layers; None: unknown, and nothing is predicted of runs with dense layers."""
 
     def predict(
         self, n: int, settings: Settings, kept: int | None = None, protected: int = 0
@@ -134,8 +136,12 @@ class Rates:
         kept = expected_kept(n, settings, protected, self.kept) if kept is None else kept
         if self.target is None or draft is None or kept is None:
             return None
+        if settings.dense_layers and self.layers is None:
+            return None
         score = draft.ms(score_work(n, settings))
         sparse = score + self.target.ms(prefill_work(kept))
+        if settings.dense_layers:  # they read the dropped tokens besides, and do not attend
+            sparse += settings.dense_layers / self.layers * self.target.token_ms * (n - kept)
         return Prediction(self.target.ms(prefill_work(n)), sparse, score, kept)
 
 

@@ -14,8 +14,8 @@ from spvk.specprefill.cost import Rates, Record, Work, fit
 
 VERSION = 1
 MOST = 64  # records kept of each kind: older ones go
-WHETHER = {"preset", "mode", "positions", "min_tokens", "min_confidence", "spec_throughput", "break_even",
-           "break_even_safety"}  # settings that say whether to be sparse, not how much is kept
+WHETHER = {"preset", "mode", "positions", "dense_layers", "gap_decay", "min_tokens", "min_confidence",
+           "spec_throughput", "break_even", "break_even_safety"}  # settings that do not say how much is kept
 EDGE = 1 << 20  # bytes read at each end of a model file
 
 

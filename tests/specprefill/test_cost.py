@@ -25,7 +25,8 @@ from spvk.specprefill import (
 from spvk.specprefill.cost import Rate, Record, Work, expected_kept, fit
 
 TRUE = Rate(4.0, 0.25, 2e-5)  # 4 ms a pass, 4,000 tokens a second, and 2 x 10^-5 ms a pair of tokens
-CHUNK = Settings(select="chunk", keep=0.2)
+CHUNK_OPTIONS = {"select": "chunk", "keep": 0.2}
+CHUNK = Settings(**CHUNK_OPTIONS)
 
 
 def measured(*lengths, rate=TRUE, factor=1.0):
@@ -127,6 +128,16 @@ def test_a_prediction_by_hand():
     assert got.score_ms == pytest.approx(9 * 2 + 50 + 10)
     assert got.sparse_ms == pytest.approx(78 + 10 + 125 + 6.25)
     assert rates.predict(1000, CHUNK, 100).sparse_ms == pytest.approx(78 + 10 + 50 + 1)
+
+
+def test_dense_layers_read_the_dropped_tokens_too():
+    rates, settings = Rates(Rate(10.0, 0.5, 1e-4), TRUE, layers=24), Settings(**CHUNK_OPTIONS, dense_layers=3)
+    plain = rates.predict(1000, CHUNK, 200)
+    got = rates.predict(1000, settings, 200)
+    assert got.sparse_ms - plain.sparse_ms == pytest.approx(3 / 24 * 0.5 * 800)
+    assert (got.dense_ms, got.score_ms) == (plain.dense_ms, plain.score_ms)
+    assert Rates(TRUE, TRUE).predict(1000, settings, 200) is None  # of how many layers is not known
+    assert rates.predict(1000, settings, 1000).sparse_ms == rates.predict(1000, CHUNK, 1000).sparse_ms
 
 
 def test_unknown_rates_predict_nothing():
@@ -255,4 +266,5 @@ def test_settings_have_names():
     assert len(settings_key(Settings())) == 16
     # How much is kept does not depend on what decides whether.
     assert settings_key(Settings()) == settings_key(Settings(mode="auto", break_even_safety=3, min_tokens=9))
+    assert settings_key(Settings()) == settings_key(Settings(dense_layers=3, gap_decay="typical"))
     assert settings_key(Settings()) != settings_key(Settings(preset="auto"))
