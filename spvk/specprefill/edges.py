@@ -106,16 +106,21 @@ def cut(scores: ArrayLike, budget: int, layout: Layout, edges: str) -> NDArray[n
 
     `edges` names a finder. Exactly min(budget, tokens that are no guards) are kept besides the guards.
     """
-    values = np.asarray(scores, dtype=np.float64)
-    kept, left = layout.guards.copy(), budget
-    for start, end in FINDERS[edges](values, layout):
-        if left <= 0:
+    values, kept = np.asarray(scores, dtype=np.float64), layout.guards.copy()
+    fill(kept, FINDERS[edges](values, layout), budget, values)
+    return kept
+
+
+def fill(kept: NDArray[np.bool_], spans: Iterable[Span], budget: int, scores: NDArray) -> int:
+    """Keep span after span while `budget` lasts, the last one cut to its best run. Returns what is left of it."""
+    for start, end in spans:
+        if budget <= 0:
             break
         new = start + np.flatnonzero(~kept[start:end])
-        new = new if new.size <= left else _best_run(values, new, left)
+        new = new if new.size <= budget else _best_run(scores, new, budget)
         kept[new] = True
-        left -= new.size
-    return kept
+        budget -= new.size
+    return budget
 
 
 def ranked(scores: NDArray, layout: Layout, spans: Iterable[Span]) -> list[Span]:

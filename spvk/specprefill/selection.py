@@ -16,6 +16,7 @@ from spvk.specprefill.adaptive import Evidence, keep_fraction, read_evidence
 from spvk.specprefill.edges import Layout, cut
 from spvk.specprefill.importance import as_scores, boost, normalise, pool
 from spvk.specprefill.settings import Settings
+from spvk.specprefill.spread import is_wanted, spread
 
 if TYPE_CHECKING:
     from spvk.specprefill.protect import Structure
@@ -100,6 +101,7 @@ def choose(
 ) -> Selection:
     """The whole policy: joined importance [n] to the kept tokens, by way of `normalise` and `boost`.
 
+    Where `settings` spread the budget (see spread.py), as many tokens are kept as without.
     `structure` is what `protect.read_structure` found: its protected tokens are kept as the guards are,
     besides what the scores buy, and no span crosses its boundaries. `pooled` says that the rows were pooled
     before their maximum was taken (as in the paper); else `settings.pool` is applied to the importance.
@@ -124,6 +126,10 @@ def choose(
         chosen = select(scores, settings)
     else:
         chosen = _select_spans(scores, settings, guards, structure)
+    if is_wanted(settings):
+        budget = chosen.kept_tokens - int(guards.sum())
+        kept = spread(scores, budget, _layout(guards, settings, structure), settings)
+        chosen = _of_tokens(kept, chosen.chunk_scores, settings)
     return replace(chosen, keep=keep, evidence=evidence)
 
 
@@ -141,9 +147,19 @@ def _select_spans(
         budget = int((np.repeat(picked, lengths) & ~guards).sum())
     if settings.max_keep is not None:
         budget = min(budget, _under_cap(settings.max_keep, int(guards.sum())))
+    kept = cut(scores, budget, _layout(guards, settings, structure), settings.edges)
+    return _of_tokens(kept, means, settings)
+
+
+def _layout(guards: NDArray, settings: Settings, structure: Structure | None) -> Layout:
     found = () if structure is None else (structure.messages, structure.sentences)
-    kept = cut(scores, budget, Layout(guards, settings.chunk, *found), settings.edges)
-    return Selection(n, np.flatnonzero(kept), means, np.logical_and.reduceat(kept, starts))
+    return Layout(guards, settings.chunk, *found)
+
+
+def _of_tokens(kept: NDArray, means: NDArray, settings: Settings) -> Selection:
+    """The selection of the tokens kept bool [n], whatever their chunks; `means` are the chunks' scores."""
+    whole = np.logical_and.reduceat(kept, np.arange(0, kept.size, settings.chunk))
+    return Selection(kept.size, np.flatnonzero(kept), means, whole)
 
 
 def _under_cap(max_keep: int, guards: int) -> int:

@@ -75,6 +75,12 @@ class Settings:
     """Tokens in a chunk."""
     edges: str = _setting("fixed", Choice(EDGES), "SP_EDGES")
     """Where kept pieces begin and end; see edges.py."""
+    halo: int = _setting(0, Whole(0), "SP_HALO")
+    """Tokens before each kept chunk that are kept with it, out of the same budget; see spread.py."""
+    backbone: float = _setting(0.0, Real(1.0, zero=True), "SP_BACKBONE")
+    """Fraction of the kept budget that goes to evenly spaced chunks, in [0, 1]."""
+    dense_ends: float = _setting(0.0, Real(1.0, zero=True), "SP_DENSE_ENDS")
+    """Fraction of the kept budget that goes to the prompt's first and last tokens, half to each, in [0, 1]."""
     boost_first: float = _setting(1.5, Real(MAX_BOOST), "SP_BOOST_FIRST_MULT")
     """Factor on the scores of the first `boost_first_n` tokens."""
     boost_first_n: int = _setting(64, Whole(0), "SP_BOOST_FIRST_N")
@@ -151,6 +157,7 @@ def _complete(explicit: Mapping[str, Any], labels: Mapping[str, str]) -> dict[st
     label = labels.get("max_keep", "max_keep")
     _check_cap(values["max_keep"], values["guard_first"], values["guard_last"], label)
     _check_floor(values["keep_floor"], values["keep_ceiling"], labels)
+    _check_shares(values["backbone"], values["dense_ends"], labels)
     return values
 
 
@@ -159,6 +166,13 @@ def _check_cap(max_keep: int | None, guard_first: int, guard_last: int, label: s
     if max_keep is not None and max_keep < guards:
         why = f"the first {guard_first} and last {guard_last} tokens are always kept"
         raise SpvkError(f"{label}: found {max_keep}, expected at least {guards}, as {why}")
+
+
+def _check_shares(backbone: float, dense_ends: float, labels: Mapping[str, str]) -> None:
+    if backbone + dense_ends > 1.0 + 1e-12:
+        label, other = labels.get("backbone", "backbone"), labels.get("dense_ends", "dense_ends")
+        raise SpvkError(f"{label}: found {backbone:g}, expected at most {1 - dense_ends:g} beside {other} "
+                        f"{dense_ends:g}, as both are of one budget")
 
 
 def _check_floor(floor: float, ceiling: float, labels: Mapping[str, str]) -> None:
