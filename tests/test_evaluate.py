@@ -1,6 +1,7 @@
 """`spvk eval` on the trained pair: real numbers, resumption, and what is refused."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from spvk.cli import main
 from spvk.evaluate import trial as evaluation
 from spvk.evaluate.generate import Recipe
 from spvk.evaluate.policies import read_policies
-from spvk.evaluate.prompts import Question
+from spvk.evaluate.prompts import Question, read_line
 from spvk.gguf import open_gguf
-from spvk.specprefill import fingerprint
+from spvk.specprefill import fingerprint, spans_of
 from spvk.tokenizer import Tokenizer
 
 FIRST_TWO = [
@@ -166,6 +167,51 @@ def test_generated_prompts_are_run_and_their_gold_followed(spvk, tmp_path):
     assert spvk(*args, "--resume")[0] == 0 and json.loads(out.read_text())["records"] == before
     status, _, err = spvk(*args, "--resume", "--seed", "1")
     assert status == 2 and f"{out}: prompts_sha256: found" in err and "as in this run, to resume" in err
+
+
+def test_an_oracle_keeps_fact_and_question(spvk, prompts, tmp_path):
+    out = tmp_path / "out.json"
+    policies = "v3,oracle,oracle:dense_layers=3,even:gap_decay=typical"
+    status, shown, _ = spvk("--prompts", prompts, "--policy", policies, "--keep", "0.2", "--json", out)
+    records = json.loads(out.read_text())["records"]
+    assert status == 0 and "| oracle:dense_layers=3 | 0.2 | 2 | 100.0" in shown
+    by_policy = {p: [r for r in records if r["policy"] == p] for p in policies.split(",")}
+    for v3, oracle, dense in zip(*(by_policy[p] for p in policies.split(",")[:3])):
+        assert v3["kept_tokens"] == oracle["kept_tokens"] == dense["kept_tokens"]
+        assert oracle["survived"] and oracle["exact"] and oracle["timings"]["score_ms"] == 0
+        assert oracle["selection_sha256"] == dense["selection_sha256"] != v3["selection_sha256"]
+    assert [r["exact"] for r in by_policy["even:gap_decay=typical"]] == [False, False]
+
+
+def test_an_oracle_knows_the_sentence_and_the_question():
+    tokenizer = Tokenizer.from_gguf(open_gguf(str(TARGET)).fields)
+    model = SimpleNamespace(tokenizer=tokenizer)
+    q = read_line(json.dumps(FIRST_TWO[0]).encode(), "line 1", 1)
+    tokens = np.array(q.tokens)
+    needed = evaluation.needed_of(q, evaluation.gold_of(q, tokens, model)[0], tokens, model)
+    first, last = (tokenizer.decode(tokens[start:end]) for start, end in spans_of(needed))
+    assert first == " the green lamp has the code otter nectar ."
+    assert last == " what is the code of the green lamp ?"
+    recipe = Recipe(("chains",), (600,), (0.5,), 1)
+    (q,) = recipe.questions(lambda text: len(tokenizer.encode(text)))
+    tokens = np.array(tokenizer.encode(q.text))
+    needed = evaluation.needed_of(q, evaluation.gold_of(q, tokens, model)[0], tokens, model)
+    kept = tokenizer.decode(tokens[needed])
+    assert all(text in kept for text in q.needed) and kept.endswith(q.asked)
+
+
+def test_an_oracle_refuses_a_prompt_that_knows_nothing(spvk, tmp_path):
+    rows = [FIRST_TWO[0], {k: v for k, v in FIRST_TWO[1].items() if k != "value_pos"}]
+    status, _, err = spvk("--prompts", write(tmp_path / "p.jsonl", rows), "--policy", "v3,oracle")
+    assert status == 2 and err.count("\n") == 2  # the device's line and this one
+    assert "line 2: --policy oracle: found no word of where the answer stands, expected value_pos" in err
+
+
+def test_layers_that_attend_are_refused_before_anything_runs(spvk, prompts):
+    status, _, err = spvk("--prompts", prompts, "--policy", "v3,random:dense_layers=4")
+    assert (
+        status == 2 and "--policy random:dense_layers=4: --dense-layers: found 4, expected at most 3" in err
+    )
 
 
 def test_cut_facts_have_rows_of_their_own(spvk, tmp_path):

@@ -1,29 +1,43 @@
-"""What needs no draft: random chunks, the most recent, evenly spaced ones, first and last, at one budget."""
+"""What needs no draft: random chunks, the most recent, evenly spaced ones, first and last, at one budget.
+
+And the oracle, which knows what the answer needs: what a perfect draft would give, and a recurrent model lose.
+"""
 
 from __future__ import annotations
 
 import hashlib
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-BASELINES = ("random", "recent", "even", "ends")
+ORACLE = "oracle"
+BASELINES = ("random", "recent", "even", "ends", ORACLE)
 
 
 def baseline(
-    name: str, n: int, budget: int, *, chunk: int, guard_first: int, guard_last: int, seed: str = ""
+    name: str,
+    n: int,
+    budget: int,
+    *,
+    chunk: int,
+    guard_first: int,
+    guard_last: int,
+    seed: str = "",
+    needed: ArrayLike = (),
 ) -> NDArray[np.int32]:
     """Positions int32 [min(budget, n)], sorted: the guards, then what `name` ranks first, the last chunk cut.
 
     `budget` counts the guards and is no less than they are; `random` depends on `seed` alone (a text, so
-    that each prompt can have its own), the others on nothing.
+    that each prompt can have its own), the others on nothing. The positions `needed` [k] are kept as guards
+    are; where they do not fit the budget there is more.
     """
     guards = np.zeros(n, dtype=bool)
     guards[:guard_first] = True
     guards[max(0, n - guard_last) :] = True
-    room = budget - int(guards.sum())
-    if room < 0:
+    if guards.sum() > budget:
         raise ValueError(f"a budget of {budget} tokens for {guards.sum()} guards")
+    guards[np.asarray(needed, dtype=np.int64)] = True
+    room = max(0, budget - int(guards.sum()))
     order = ORDERS[name](n, room, chunk, seed)
     kept = guards.copy()
     kept[order[~guards[order]][:room]] = True
@@ -61,4 +75,10 @@ def both_ends(n: int, room: int, chunk: int, seed: str) -> NDArray:
     return order
 
 
-ORDERS = {"random": random_chunks, "recent": most_recent, "even": evenly_spaced, "ends": both_ends}
+ORDERS = {
+    "random": random_chunks,
+    "recent": most_recent,
+    "even": evenly_spaced,
+    "ends": both_ends,
+    ORACLE: evenly_spaced,
+}

@@ -116,6 +116,7 @@ def question(
         answers=example.answers,
         all_needed=example.all_needed,
         needed=example.needed,
+        asked=example.question,
     )
 
 

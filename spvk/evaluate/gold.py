@@ -39,6 +39,16 @@ def sentence_around(pieces: Sequence[bytes], span: Span) -> Span:
     return int(first), int(last)
 
 
+def question_of(pieces: Sequence[bytes], asked: str | None) -> Span:
+    """From where the prompt last says `asked` (None: from its last sentence) to its end, in tokens."""
+    n = len(pieces)
+    if asked is None:
+        return sentence_around(pieces, (n - 1, n))[0], n
+    at = b"".join(pieces).rindex(asked.encode())
+    ends = np.cumsum([len(piece) for piece in pieces])
+    return int(np.searchsorted(ends, at, "right")), n
+
+
 def is_cut(spans: Iterable[Span], chunk: int = CHUNK) -> bool:
     """Whether an edge of fixed chunks falls inside one of the spans."""
     return any(start // chunk != (end - 1) // chunk for start, end in spans)

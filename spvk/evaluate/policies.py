@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..errors import SpvkError
 from ..gguf.mismatch import plain
 from ..specprefill import Selection, Settings
 from ..specprefill.presets import PRESETS
-from .baselines import BASELINES, baseline
+from .baselines import BASELINES, ORACLE, baseline
 
 DENSE = "dense"
 NAMES = (*PRESETS, DENSE, *BASELINES)
@@ -46,6 +47,10 @@ class Policy:
     @property
     def is_baseline(self) -> bool:
         return self.name in BASELINES
+
+    @property
+    def is_oracle(self) -> bool:
+        return self.name == ORACLE
 
 
 @dataclass(frozen=True)
@@ -118,8 +123,10 @@ def read_keeps(text: str) -> list[float]:
     return keeps
 
 
-def baseline_selection(policy: Policy, settings: Settings, budget: Selection, seed: str) -> Selection:
-    """A baseline that keeps as many tokens as `budget` does."""
+def baseline_selection(
+    policy: Policy, settings: Settings, budget: Selection, seed: str, needed: Sequence[int] = ()
+) -> Selection:
+    """A baseline that keeps as many tokens as `budget` does; the oracle, the positions `needed` among them."""
     n = budget.prompt_tokens
     positions = baseline(
         policy.name,
@@ -129,6 +136,7 @@ def baseline_selection(policy: Policy, settings: Settings, budget: Selection, se
         guard_first=settings.guard_first,
         guard_last=settings.guard_last,
         seed=seed,
+        needed=needed if policy.is_oracle else (),
     )
     chunks = -(-n // settings.chunk)
     return Selection(n, positions, np.full(chunks, np.nan), np.zeros(chunks, dtype=bool))

@@ -32,6 +32,8 @@ class Question:
     value_pos: int | None = None
     needed: tuple[str, ...] = ()
     """Texts of the prompt without which nobody can answer; generated prompts know them."""
+    asked: str | None = None
+    """The text that asks, towards the prompt's end; generated prompts know it."""
 
     @property
     def gold(self) -> range | None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__, job, outputs
+from .. import __version__, engine, job, outputs
+from ..dense_layers import require_gaps
 from ..errors import SpvkError
 from ..gguf.mismatch import plain
 from ..kernels.profile import profile_for
@@ -64,6 +65,7 @@ def run_eval(
         pair = job.open_pair(stack, dev, target, draft, plan.precision)
         for m in dict.fromkeys(pair):
             screen.notices(m)
+        require_policies(plan, pair[0])
         if generated:
             questions = generate(prompts, pair[0], plan)
         questions = first_of_each_cell(questions, limit)
@@ -77,6 +79,15 @@ def chosen_heads(plan: Plan, draft: str) -> dict[str, list[list[int]] | None]:
     _, config = job.read_config(draft)
     masks = {label: job.heads_of(settings, draft, config) for label, settings in wanted.items()}
     return {label: None if mask is None else np.argwhere(mask).tolist() for label, mask in masks.items()}
+
+
+def require_policies(plan: Plan, target: Model) -> None:
+    """Raise SpvkError naming the first policy that this target cannot follow."""
+    for p in plan.policies:
+        try:
+            require_gaps(target, engine.gaps_of(p.settings(0.5)))
+        except SpvkError as error:
+            raise SpvkError(f"--policy {plain(p.label)}: {error}") from None
 
 
 def generate(recipe: Recipe, target: Model, plan: Plan) -> list[Question]:

@@ -7,7 +7,6 @@ from typing import Any, Callable
 import numpy as np
 
 from .. import engine, job
-from ..dense_layers import require_gaps
 from ..errors import SpvkError
 from ..model import Model
 from ..session import Session, check_tokens, prepare
@@ -22,7 +21,7 @@ from ..specprefill import (
     read_structure,
 )
 from . import metrics
-from .gold import Span, is_cut, sentence_around, spans_of_texts
+from .gold import Span, is_cut, question_of, sentence_around, spans_of_texts
 from .policies import DENSE, Plan, Policy, baseline_selection
 from .prompts import Question
 
@@ -37,9 +36,10 @@ def encode(q: Question, target: Model, draft: Model, plan: Plan) -> np.ndarray:
         if q.answer_ids is not None:
             require_answer(q.answer_ids, target.vocabulary)
         engine.check_context(target, len(tokens), decoded(q, plan), None)
+        if any(p.is_oracle for p in plan.policies) and q.gold is None and not q.needed:
+            raise SpvkError("--policy oracle: found no word of where the answer stands, expected value_pos")
         sparse = [p.settings(0.5) for p in plan.policies if p.name != DENSE]
         for s in sparse:
-            require_gaps(target, engine.gaps_of(s))
             engine.check_context(draft, min(len(tokens), s.window or len(tokens)), s.lookahead, None)
     except SpvkError as error:
         raise SpvkError(f"{q.where}: {error}") from None
@@ -71,6 +71,13 @@ def gold_of(q: Question, tokens: np.ndarray, target: Model) -> tuple[list[Span],
         return spans, is_cut(spans)
     span = (q.gold.start, q.gold.stop)
     return [span], is_cut([sentence_around(pieces, span)])
+
+
+def needed_of(q: Question, gold: list[Span], tokens: np.ndarray, target: Model) -> np.ndarray:
+    """The positions that an answer needs, int32 [k]: the whole sentences of the gold spans, and the question."""
+    pieces = [target.tokenizer.token_bytes(t) for t in tokens.tolist()]
+    spans = gold if q.needed else [sentence_around(pieces, span) for span in gold]
+    return positions_of([*spans, question_of(pieces, q.asked)])
 
 
 class Trial:
@@ -126,9 +133,9 @@ class Trial:
         if policy.is_baseline:
             budget = choose(importance, settings, pooled=engine.by_head(settings))
             with clock.phase("select_ms"):
-                return baseline_selection(
-                    policy, settings, budget, f"{self.plan.seed}/{self.q.id}/{settings.keep}"
-                )
+                needed = needed_of(self.q, self.gold, self.tokens, self.target) if policy.is_oracle else ()
+                seed = f"{self.plan.seed}/{self.q.id}/{settings.keep}"
+                return baseline_selection(policy, settings, budget, seed, needed)
         clock.ms["score_ms"] = score_ms
         with clock.phase("select_ms"):
             return choose(importance, settings, self.structure(settings), pooled=engine.by_head(settings))

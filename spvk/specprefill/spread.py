@@ -25,8 +25,8 @@ def is_wanted(settings: Settings) -> bool:
 def spread(scores: NDArray, budget: int, layout: Layout, settings: Settings) -> NDArray[np.bool_]:
     """The kept tokens, bool [n], for scores float64 [n]: the guards, and min(`budget`, all others) besides.
 
-    `settings.dense_ends` and `settings.backbone` are fractions of the budget; `settings.halo` tokens before each
-    run of guards, each chunk of the backbone and each ranked one are kept with it, as far as the budget goes.
+    `settings.dense_ends` and `settings.backbone` are fractions of the budget; the `settings.halo` tokens before
+    each run of guards, chunk of the backbone and ranked chunk are kept with it, as far as the budget goes.
     """
     kept, halo = layout.guards.copy(), settings.halo
     left = min(budget, int((~kept).sum()))
@@ -54,7 +54,7 @@ def keep_ends(kept: NDArray[np.bool_], count: int) -> int:
 
 
 def evenly_spaced(n: int, count: int, chunk: int, halo: int) -> list[Span]:
-    """Whole chunks with their halos, as many as `count` tokens pay, each in the middle of its share of the prompt.
+    """As many whole chunks with their halos as `count` tokens pay, each in the middle of its share of `n`.
 
     Where they do not pay for one there is one, for the caller to cut.
     """

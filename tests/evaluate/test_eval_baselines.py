@@ -21,8 +21,9 @@ GUARDS = {"guard_first": 4, "guard_last": 2}
     st.integers(0, 5),
     st.integers(0, 5),
     st.text(max_size=3),
+    st.lists(st.integers(0, 399), max_size=30),
 )
-def test_every_baseline_spends_its_budget_exactly(name, n, more, chunk, first, last, seed):
+def test_every_baseline_spends_its_budget_exactly(name, n, more, chunk, first, last, seed, needed):
     guards = np.zeros(n, bool)
     guards[:first] = guards[max(0, n - last) :] = True
     budget = int(guards.sum()) + more
@@ -30,6 +31,13 @@ def test_every_baseline_spends_its_budget_exactly(name, n, more, chunk, first, l
     assert len(kept) == min(budget, n)
     assert (np.diff(kept) > 0).all() and 0 <= kept.min(initial=0) and kept.max(initial=0) < n
     assert set(np.flatnonzero(guards)) <= set(kept.tolist())
+    needed = [i for i in needed if i < n]
+    guards[needed] = True
+    knowing = baseline(
+        name, n, budget, chunk=chunk, guard_first=first, guard_last=last, seed=seed, needed=needed
+    )
+    assert len(knowing) == max(min(budget, n), guards.sum())
+    assert set(np.flatnonzero(guards)) <= set(knowing.tolist())
 
 
 def spans(name, n, budget, **options):
@@ -42,6 +50,14 @@ def test_where_they_lie():
     # 24 tokens beside the guards: 3 chunks of 10 in the middles of their thirds, the last one cut
     assert spans("even", 100, 30) == [(0, 4), (10, 20), (50, 60), (80, 84), (98, 100)]
     assert spans("even", 100, 100) == [(0, 100)]
+
+
+def test_the_oracle_keeps_what_is_needed_and_fills_up():
+    needed = [*range(40, 52), *range(90, 100)]
+    # 26 for guards and needed; 14 left: two chunks of 10 in the middles of the halves, the last one cut
+    assert spans("oracle", 100, 40, needed=needed) == [(0, 4), (20, 30), (40, 52), (70, 74), (90, 100)]
+    assert spans("oracle", 100, 20, needed=needed) == [(0, 4), (40, 52), (90, 100)]  # more than the budget
+    assert spans("oracle", 100, 30) == spans("even", 100, 30)
 
 
 def test_random_is_whole_chunks_and_its_seeds_own():
@@ -82,6 +98,7 @@ def test_the_environment_is_not_read(monkeypatch):
     [
         ("v3,best", "found 'best', expected one of v3, paper, auto, dense, random"),
         ("", "found '', expected one of"),
+        ("oracle:gap_decay=much", "--policy oracle:gap_decay=much: --gap-decay: found 'much'"),
         ("v3,auto,v3", "found v3 twice"),
         ("dense:chunk=8", "expected no option"),
         ("v3:keep=0.1", "found 'keep=0.1', expected one of"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spvk.evaluate.gold import is_cut, sentence_around, spans_of_texts
+from spvk.evaluate.gold import is_cut, question_of, sentence_around, spans_of_texts
 
 PIECES = [b"A", b" cat", b" sat", b".", b" The", b" k", b"ey is ", b"7", b".", b"\n", b"Go", b"."]
 
@@ -25,6 +25,12 @@ def test_a_text_must_stand_once():
 )
 def test_sentences_around_a_span(span, sentence):
     assert sentence_around(PIECES, span) == sentence
+
+
+def test_the_question_goes_on_to_the_end():
+    assert question_of(PIECES, None) == (10, 12)
+    assert question_of(PIECES, "key is 7.") == (5, 12) and question_of(PIECES, "at") == (2, 12)
+    assert question_of([b"one", b" two"], None) == (0, 2)
 
 
 def test_an_edge_inside_a_span_cuts_it():
