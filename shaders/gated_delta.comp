@@ -29,7 +29,7 @@ layout(push_constant, scalar) uniform Push {
     OutF32 y;           // [tokens, value_heads * s]
     InStep step_params;
 #ifdef GAPS
-    InU32 gaps;         // [tokens]: tokens dropped before each
+    InF32 gaps;         // [tokens, value_heads]: log decay over the tokens dropped before each
 #endif
     uint key_heads;
     uint value_heads;
@@ -154,9 +154,7 @@ void main() {
         uint gate_at = min(t0 + lane, tokens - 1) * gate_stride + head;
         float g8 = exp_nonpositive(a.v[head] * softplus(alpha.v[gate_at] + dt_bias.v[head]));
 #ifdef GAPS
-        // A dropped token decays the state as one whose alpha is 0.
-        float gap = float(gaps.v[min(t0 + lane, tokens - 1)]);
-        g8 *= exp_nonpositive(gap * a.v[head] * softplus(dt_bias.v[head]));
+        g8 *= exp_nonpositive(gaps.v[min(t0 + lane, tokens - 1) * value_heads + head]);
 #endif
         float b8 = sigmoid(beta.v[gate_at]);
         uint end = min(t0 + 8, tokens);

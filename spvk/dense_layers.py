@@ -22,8 +22,8 @@ def require_gaps(model: Model, gaps: Gaps) -> None:
     if gaps.dense_layers > (first := c.attention_layers[0]):
         expected = f"at most {first}, the layers of {model.path} before its first that attends"
         raise SpvkError(f"--dense-layers: found {gaps.dense_layers}, expected {expected}")
-    if gaps.decay and len(c.attention_layers) == c.layers:
-        raise SpvkError(f"--gap-decay: found typical, expected off, as all layers of {model.path} attend")
+    if gaps.decay != "off" and len(c.attention_layers) == c.layers:
+        raise SpvkError(f"--gap-decay: found {gaps.decay}, expected off, as all layers of {model.path} attend")
 
 
 def prefill_kept(

@@ -195,7 +195,7 @@ def read(
 
 def gaps_of(settings: Settings) -> Gaps:
     """What the settings do about dropped tokens in the target's recurrent layers."""
-    return Gaps(settings.dense_layers, settings.gap_decay == "typical")
+    return Gaps(settings.dense_layers, settings.gap_decay)
 
 
 def read_selected(

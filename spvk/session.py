@@ -28,6 +28,7 @@ def session_bytes(
         "x": F32 * batch * c.width,
         "h": F32 * batch * c.width,
         **({"kept": F32 * batch * c.width} if gaps.dense_layers else {}),
+        **(arch.gap_bytes(c, batch) if gaps.decay != "off" else {}),
         "work": work.nbytes,
         "logits": F32 * c.vocabulary,
         "argmax_scratch": top_k.scratch_bytes(),
@@ -64,7 +65,7 @@ def host_bytes(batch: int, gaps: Gaps = Gaps()) -> dict[str, int]:
         "tokens",
         "positions",
         *(["index"] if gaps.dense_layers else []),
-        *(["gaps"] if gaps.decay else []),
+        *(["gaps"] if gaps.decay != "off" else []),
     ]
     return {"step": step_params.DTYPE.itemsize, **dict.fromkeys(rows, 4 * batch), "next_token": 4}
 
@@ -179,7 +180,7 @@ class Session:
         """Forget everything: no slots filled, recurrent states zero."""
         self.past = self.row = self.prompt = self.expected = 0  # expected: the next position without a gap
         for name, buffer in self.buffers.items():
-            if name.startswith(("conv_state.", "delta_state.")):
+            if name.startswith(("conv_state.", "delta_state.", "decay_total.")):
                 self.memory.upload(buffer, np.zeros(buffer.nbytes, np.uint8))
 
     # -- running ---------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class Session:
     def read_rows(self, positions: np.ndarray | int, n: int, last: bool, part: str) -> None:
         """Run a part that attends: its `n` rows take slots, at their positions."""
         self.inputs["positions"][:n] = positions
-        if self.gaps.decay:
+        if self.gaps.decay != "off":
             at = np.atleast_1d(positions).astype(np.int64)
             self.inputs["gaps"][:n] = np.maximum(at - np.r_[self.expected, at[:-1] + 1], 0)
             self.expected = int(at[-1]) + 1

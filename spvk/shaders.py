@@ -48,6 +48,7 @@ PLAIN = (
     "top_k",
     "take_row",
     "gather_rows",
+    "gap_decay",
     "probe",
     "norm_rope_store",
     "attention",

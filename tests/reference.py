@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from spvk.gguf import open_gguf
-from spvk.kernels import attention, conv_silu, gated_delta, gated_norm, norm_rope_store, rms_norm, swiglu
+from spvk.kernels import (
+    attention,
+    conv_silu,
+    gap_decay,
+    gated_delta,
+    gated_norm,
+    norm_rope_store,
+    rms_norm,
+    swiglu,
+)
 from spvk.models import qwen35
 
 
@@ -22,15 +31,15 @@ class Reference:
         }
         self.phases = qwen35.phases(self.file, self.config)
 
-    def logits(self, tokens, kept=None, positions=None, dense_layers=0, decay=False) -> np.ndarray:
+    def logits(self, tokens, kept=None, positions=None, dense_layers=0, decay="off") -> np.ndarray:
         """float64 [vocabulary] after the last of the `kept` tokens (default: all), which stand at `positions`
         (default: where they stood). The first `dense_layers` read all; in the others the state decays over
-        gaps with `decay`.
+        gaps by the estimate `decay`.
         """
         tokens, c = np.asarray(tokens), self.config
         kept = np.arange(len(tokens)) if kept is None else np.asarray(kept)
         positions = kept if positions is None else np.asarray(positions)
-        gaps = np.diff(positions, prepend=-1) - 1 if decay else None
+        gaps = np.diff(positions, prepend=-1) - 1
         embedding = self.weights["token_embd.weight"]
         x = embedding[tokens if dense_layers else tokens[kept]]
         for i, recurrent in enumerate(c.recurrent):
@@ -38,7 +47,7 @@ class Reference:
                 x = x[kept]
             h = self.norm(x, f"blk.{i}.attn_norm.weight")
             if recurrent:
-                x = x + self.delta(i, h, gaps if i >= dense_layers else None)
+                x = x + self.delta(i, h, gaps, decay if i >= dense_layers else "off")
             else:
                 x = x + self.attention(i, h, positions)
             h = self.norm(x, f"blk.{i}.post_attention_norm.weight")
@@ -50,7 +59,7 @@ class Reference:
     def norm(self, x: np.ndarray, weight: str) -> np.ndarray:
         return rms_norm.reference(x, self.weights[weight], self.config.eps)
 
-    def delta(self, i: int, h: np.ndarray, gaps: np.ndarray | None) -> np.ndarray:
+    def delta(self, i: int, h: np.ndarray, gaps: np.ndarray, decay: str) -> np.ndarray:
         c, w = self.config, {name: self.weights[f"blk.{i}.{name}"] for name in DELTA}
         conv = w["ssm_conv1d.weight"].reshape(-1, conv_silu.TAPS)
         qkv, _ = conv_silu.reference(h @ w["attn_qkv.weight"].T, conv, np.zeros((3, c.channels)))
@@ -60,7 +69,10 @@ class Reference:
             {"key_heads": c.key_heads, "size": c.state},
         )
         gates = alpha, beta, w["ssm_dt.bias"], w["ssm_a"]
-        y, _ = gated_delta.reference(qkv, *gates, start, **sizes, eps=c.eps, gaps=gaps)
+        over = None
+        if decay != "off":
+            over, _ = gap_decay.reference(alpha, *gates[2:], gaps, np.zeros(c.value_heads), 0, decay)
+        y, _ = gated_delta.reference(qkv, *gates, start, **sizes, eps=c.eps, gaps=over)
         shape = (len(h), c.value_heads, c.state)
         z = (h @ w["attn_gate.weight"].T).reshape(shape)
         gated = gated_norm.reference(y.reshape(shape), w["ssm_norm.weight"], z, c.eps)

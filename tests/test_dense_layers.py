@@ -66,14 +66,17 @@ def test_the_reference_model_is_that_of_the_fixtures(references, path):
 
 
 @pytest.mark.parametrize("path", [TINY, TARGET], ids=lambda p: p.stem)
-@pytest.mark.parametrize("dense_layers,decay", [(0, False), (0, True), (1, False), (3, False), (2, True)])
+@pytest.mark.parametrize(
+    "dense_layers,decay",
+    [(0, "off"), (0, "typical"), (0, "mean"), (1, "off"), (3, "off"), (2, "typical"), (2, "mean")],
+)
 def test_matches_the_reference(models, references, path, dense_layers, decay):
     tokens, gaps = exact(path)[CASE], Gaps(dense_layers, decay)
     kept = some(len(tokens))
     got = outputs(models[path], tokens, kept, gaps=gaps)[0]
     want = references[path].logits(tokens, kept, None, dense_layers, decay)
     assert_close(got, want, BUDGET, f"{gaps}")
-    if dense_layers or decay:  # what is tested makes a difference
+    if dense_layers or decay != "off":  # what is tested makes a difference
         assert nmse(references[path].logits(tokens, kept), want) > 100 * BUDGET
 
 
@@ -82,11 +85,11 @@ def test_renumbered_positions_have_no_gap(models):
     kept = some(len(tokens))
     plain = outputs(models[TARGET], tokens, kept, np.arange(len(kept)))
     assert np.array_equal(
-        outputs(models[TARGET], tokens, kept, np.arange(len(kept)), gaps=Gaps(0, True)), plain
+        outputs(models[TARGET], tokens, kept, np.arange(len(kept)), gaps=Gaps(0, "mean")), plain
     )
 
 
-@pytest.mark.parametrize("gaps", [Gaps(3), Gaps(1, True), Gaps(0, True)], ids=str)
+@pytest.mark.parametrize("gaps", [Gaps(3), Gaps(1, "typical"), Gaps(0, "mean")], ids=str)
 @pytest.mark.parametrize("path", [TINY, TARGET], ids=lambda p: p.stem)
 def test_keeping_everything_is_bit_identical_to_dense(models, path, gaps):
     """The tokens that are decoded then too."""
@@ -99,7 +102,7 @@ def test_keeping_everything_is_bit_identical_to_dense(models, path, gaps):
         )
 
 
-@pytest.mark.parametrize("gaps", [Gaps(3), Gaps(2, True), Gaps(0, True)], ids=str)
+@pytest.mark.parametrize("gaps", [Gaps(3), Gaps(2, "mean"), Gaps(0, "mean")], ids=str)
 def test_batch_size_does_not_matter(models, gaps):
     """Batches of which nothing is kept, and those that overflow what waits, are among them."""
     tokens = exact(TARGET)[CASE]
@@ -126,16 +129,16 @@ def test_the_last_token_need_not_be_kept(models, references):
 def test_decoding_has_no_gap_after_the_prompt(models, references):
     tokens = exact(TARGET)[CASE]
     kept = some(len(tokens))
-    first, second = outputs(models[TARGET], tokens, kept, gaps=Gaps(0, True), lookahead=1)
+    first, second = outputs(models[TARGET], tokens, kept, gaps=Gaps(0, "mean"), lookahead=1)
     after = np.r_[tokens, first.argmax()]
-    want = references[TARGET].logits(after, np.r_[kept, len(tokens)], None, 0, True)
+    want = references[TARGET].logits(after, np.r_[kept, len(tokens)], None, 0, "mean")
     assert_close(second, want, BUDGET, "decoded")
 
 
 def test_a_session_that_is_reset_forgets_gaps(models):
     tokens = exact(TINY)[CASE]
     kept = some(len(tokens))
-    with Session(models[TINY], len(kept), gaps=Gaps(2, True)) as session:
+    with Session(models[TINY], len(kept), gaps=Gaps(2, "mean")) as session:
         runs = []
         for _ in range(2):
             session.reset()
@@ -152,7 +155,7 @@ def test_progress_is_of_the_kept_tokens(models):
 
 
 def test_what_a_model_has_not_is_refused(models):
-    require_gaps(models[TARGET], Gaps(3, True))
+    require_gaps(models[TARGET], Gaps(3, "mean"))
     words = "--dense-layers: found 4, expected at most 3, the layers of .* before its first that attends"
     with pytest.raises(SpvkError, match=words):
         require_gaps(models[TARGET], Gaps(4))
@@ -160,8 +163,8 @@ def test_what_a_model_has_not_is_refused(models):
     require_gaps(attending, Gaps())
     with pytest.raises(SpvkError, match="--dense-layers: found 1, expected at most 0, the layers of m.gguf"):
         require_gaps(attending, Gaps(1))
-    with pytest.raises(SpvkError, match="--gap-decay: found typical, expected off, as all layers of m.gguf"):
-        require_gaps(attending, Gaps(decay=True))
+    with pytest.raises(SpvkError, match="--gap-decay: found mean, expected off, as all layers of m.gguf"):
+        require_gaps(attending, Gaps(decay="mean"))
 
 
 @pytest.mark.parametrize("kept,words", [
@@ -181,7 +184,7 @@ def test_kept_tokens_beyond_the_context_are_refused(models):
 
 # -- the engine and the command ----------------------------------------------------------------------------
 
-MENDS = [{"dense_layers": 3}, {"gap_decay": "typical"}, {"dense_layers": 1, "gap_decay": "typical"}]
+MENDS = [{"dense_layers": 3}, {"gap_decay": "typical"}, {"dense_layers": 1, "gap_decay": "mean"}]
 
 
 @pytest.mark.parametrize("options", MENDS, ids=str)
@@ -245,4 +248,4 @@ def test_the_command_has_the_options_and_learns_no_rate_from_dense_layers(comman
 
 def test_the_command_refuses_layers_that_attend(command):
     refused(command("--dense-layers", "4"), "--dense-layers: found 4, expected at most 3", str(TARGET))
-    refused(command("--gap-decay", "much"), "--gap-decay", "expected one of off, typical")
+    refused(command("--gap-decay", "much"), "--gap-decay", "expected one of off, typical, mean")

@@ -19,9 +19,8 @@ def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_
     conv [rows, 2 * Hk * s + Hv * s]: q, k, v of every token, q and k not yet normalised; alpha, beta
     [rows, Hv], rows `gate_stride` floats apart (default: Hv): raw projections; dt_bias, a [Hv] with
     a = -exp(A_log); state [Hv, s of v, s of k] (see
-    `state_to_numpy`). `size` is s. Value head j uses key head j % Hk. With `gaps` [rows] uint32, the tokens
-    that were dropped before each, the state first decays over them, by what the weights alone say of a token:
-    exp(a * softplus(dt_bias)).
+    `state_to_numpy`). `size` is s. Value head j uses key head j % Hk. With `gaps` [rows, Hv], the log decay
+    over the tokens that were dropped before each (gap_decay.py), the state first decays by that.
     Raises ValueError for a size that is not 32, 64 or 128, for heads that do not divide, for a short or
     unaligned buffer.
     """
@@ -40,7 +39,7 @@ def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_
                 key_heads=key_heads, value_heads=value_heads, gate_stride=gate_stride, eps=eps)
     stem = "gated_delta.texels" if profile.name == "cpu" else "gated_delta"
     if gaps is not None:
-        expect_bytes("gated_delta", gaps=(gaps, 4 * rows))
+        expect_bytes("gated_delta", gaps=(gaps, 4 * rows * value_heads))
         stem, args["gaps"] = stem + ".gaps", gaps
     return Dispatch(stem, (-(-size * 8 // (columns * local)), value_heads, 1), args,
                     {"LOCAL": local, "SIZE": size, "COLUMNS": columns}, 7 * size * inner * rows, split=1)
@@ -80,12 +79,12 @@ def reference(conv: np.ndarray, alpha: np.ndarray, beta: np.ndarray, dt_bias: np
     q = l2_normed(q, eps) / np.sqrt(size)
     k, v = l2_normed(k, eps), v.reshape(rows, heads, size)
     decay = np.exp(a * np.logaddexp(0.0, alpha + dt_bias))
-    gaps = np.zeros(rows) if gaps is None else gaps
-    over_gaps = np.exp(np.multiply.outer(gaps, a * np.logaddexp(0.0, dt_bias)))
+    if gaps is not None:
+        decay *= np.exp(gaps.astype(np.float64))
     strength = np.exp(-np.logaddexp(0.0, -beta))
     y = np.empty((rows, heads, size))
     for t in range(rows):
-        s = s * over_gaps[t][:, None, None] * decay[t][:, None, None]
+        s = s * decay[t][:, None, None]
         delta = strength[t][:, None] * (v[t] - np.einsum("hkv,hk->hv", s, k[t]))
         s = s + k[t][:, :, None] * delta[:, None, :]
         y[t] = np.einsum("hkv,hk->hv", s, q[t])

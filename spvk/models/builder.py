@@ -59,11 +59,12 @@ class Gaps:
     """What is done about dropped tokens in recurrent layers, for which a token's state is all that went before.
 
     `dense_layers`: so many of the first layers, all recurrent, read every token (dense_layers.py);
-    `decay`: in the others the state decays over the tokens that were dropped (kernels/gated_delta.py).
+    `decay`: in the others the state decays over the tokens that were dropped, as an estimate of
+    kernels/gap_decay.py has it; or `off`.
     """
 
     dense_layers: int = 0
-    decay: bool = False
+    decay: str = "off"
 
 
 def prefixed(layer: int, names: Sequence[str]) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..gguf import GGUFFile
-from ..kernels import conv_silu, gated_delta, gated_norm
+from ..kernels import conv_silu, gap_decay, gated_delta, gated_norm
 from ..kernels.norm_rope_store import rope_phases
 from ..kernels.weights import row_stride
+from ..recording import Buffer
 from .builder import (
     ATTENTION_INPUTS,
     F32,
@@ -203,6 +204,12 @@ def cache_bytes(c: Config, context: int) -> dict[str, int]:
     return sizes
 
 
+def gap_bytes(c: Config, rows: int) -> dict[str, int]:
+    """Bytes of what decays over gaps need besides: a batch's log decays, and what each layer carries."""
+    layers = {f"decay_total.{i}": F32 * c.value_heads for i, recurrent in enumerate(c.recurrent) if recurrent}
+    return {"gap_decay": F32 * rows * c.value_heads, **layers}
+
+
 def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
     """Bytes of a batch's activations, for the three parts of a layer that never live together."""
     row = F32 * rows
@@ -244,6 +251,7 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
             stride=stride,
         )
     )
+    gaps = decay_over_gaps(b, c, i, alpha, stride) if i >= b.gaps.dense_layers else None
     b.out.append(
         gated_delta.gated_delta(
             b.profile,
@@ -261,7 +269,7 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
             size=c.state,
             eps=c.eps,
             gate_stride=stride,
-            gaps=b["gaps"] if b.gaps.decay and i >= b.gaps.dense_layers else None,
+            gaps=gaps,
         )
     )
     b.out.append(
@@ -280,3 +288,14 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
         )
     )
     b.product("gated", p + "ssm_out.weight", "x", accumulate=True)
+
+
+def decay_over_gaps(b: Builder, c: Config, i: int, alpha: Buffer, stride: int) -> Buffer | None:
+    """The log decays of a layer over gaps, where they are wanted."""
+    if b.gaps.decay == "off":
+        return None
+    gates = alpha, b.weights[f"blk.{i}.ssm_dt.bias"], b.weights[f"blk.{i}.ssm_a"]
+    buffers = *gates, b["gaps"], b[f"decay_total.{i}"], b["gap_decay"], b.step
+    sizes = dict(rows=b.rows, value_heads=c.value_heads, gate_stride=stride)
+    b.out.append(gap_decay.gap_decay(b.profile, *buffers, **sizes, estimate=b.gaps.decay))
+    return b["gap_decay"]

@@ -12,7 +12,7 @@ from spvk.specprefill.rules import Choice, FileOr, Odd, Percent, Real, Whole, re
 
 MAX_BOOST = 1000.0
 POSITIONS = ("original", "renumber")
-GAP_DECAY = ("off", "typical")
+GAP_DECAY = ("off", "typical", "mean")
 EDGES = ("fixed", "pooled", "peaks", "snapped", "overlap", "dilated")
 
 
@@ -96,7 +96,8 @@ class Settings:
     dense_layers: int = _setting(0, Whole(0), "SP_DENSE_LAYERS")
     """The target's first layers, all recurrent, that read every token; those above read the kept ones alone."""
     gap_decay: str = _setting("off", Choice(GAP_DECAY), "SP_GAP_DECAY")
-    """`typical`: the target's recurrent states decay over dropped tokens as its weights alone say of a token."""
+    """The target's recurrent states decay over dropped tokens: as the weights alone say of a token (`typical`),
+    or as they did on the `mean` over those that were read before."""
     protect: str = _setting("off", Choice(("on", "off")), "SP_PROTECT")
     """`on`: the chat's structure is always kept (see protect.py). Ranges that a caller names always are."""
     last_user: int = _setting(64, Whole(0), "SP_LAST_USER")

@@ -26,7 +26,7 @@ class Problem:
         self.dt_bias = normal(value_heads) - 2
         self.a = -np.exp(rng.uniform(-7, 2.7, value_heads)).astype(np.float32)
         self.state = normal(value_heads, size, size)
-        self.gaps: np.ndarray | None = None  # uint32 [rows]
+        self.gaps: np.ndarray | None = None  # float32 [rows, value_heads]
 
     def exact(self):
         """(y, S) of the twin, started from this state as S [head, k, v]."""
@@ -53,8 +53,7 @@ class Problem:
             parts = [bench.put(padded(x[at : at + count], capacity)) for x in inputs]
             y, numbers = bench.empty(capacity, heads * size), dict(self.shape, rows=capacity)
             if self.gaps is not None:
-                gaps = np.r_[self.gaps[at : at + count], np.full(capacity - count, 7)]
-                numbers["gaps"] = bench.put(gaps.astype(np.uint32))
+                numbers["gaps"] = bench.put(padded(self.gaps[at : at + count], capacity))
             bench.run(gated_delta(profile, *parts, dt_bias, a, state, y, bench.step(count), **numbers))
             out.append(bench.get(y, capacity, heads * size))
             assert np.isnan(out[-1][count:]).all()  # rows beyond the step are untouched
@@ -95,19 +94,14 @@ def test_the_state_carries_over_batches(bench, splits):
     assert_close(state, whole_state, 1e-12, "state")
 
 
-def with_gaps(problem, seed=3):
-    """Gaps before every third token or so, some of them long."""
-    rng = np.random.default_rng(seed)
-    problem.gaps = (rng.integers(0, 3, problem.rows) == 0) * rng.integers(1, 200, problem.rows)
-    return problem
-
-
 @pytest.mark.parametrize("profile", [CPU, SCALAR], ids=str)
 @pytest.mark.parametrize("splits", [None, [7, 30, 3]], ids=str)
 @pytest.mark.parametrize("size", [32, 64, 128])
 def test_the_state_decays_over_gaps(bench, profile, splits, size):
-    p = with_gaps(Problem(40, 2, 4, size))
-    p.a[:], p.gaps[0], p.gaps[-1] = [-1e-4, -0.01, -0.3, -5], 9, 10**6
+    p, rng = Problem(40, 2, 4, size), np.random.default_rng(3)
+    gaps = (rng.integers(0, 3, 40) == 0) * rng.integers(1, 200, 40)  # before every third token or so
+    p.gaps = np.multiply.outer(gaps, np.array([-1e-4, -0.01, -0.3, -5])).astype(np.float32)
+    p.gaps[-1] = [0, -1, -80, -1e6]
     y, state = p.run(bench, profile, splits, 40)
     exact_y, exact_state = p.exact()
     assert_close(y, exact_y, 1e-10, "y")
@@ -119,7 +113,7 @@ def test_the_state_decays_over_gaps(bench, profile, splits, size):
 def test_no_gap_is_no_change(bench):
     p = Problem(40, 2, 4, 64)
     plain_y, plain_state = p.run(bench)
-    p.gaps = np.zeros(40, np.uint32)
+    p.gaps = np.zeros((40, 4), np.float32)
     y, state = p.run(bench)
     assert np.array_equal(y, plain_y) and np.array_equal(state, plain_state)
 
@@ -177,6 +171,6 @@ def test_bad_arguments_are_named(change, message):
 
 
 def test_short_gaps_are_named():
-    b, gaps = Buffer("b", 1000000), Buffer("gaps", 8)
-    with pytest.raises(ValueError, match="gated_delta: gaps has 8 bytes, expected at least 12"):
-        gated_delta(CPU, b, b, b, b, b, b, b, b, rows=3, key_heads=1, value_heads=1, size=32, eps=EPS, gaps=gaps)
+    b, gaps = Buffer("b", 1000000), Buffer("gaps", 20)
+    with pytest.raises(ValueError, match="gated_delta: gaps has 20 bytes, expected at least 24"):
+        gated_delta(CPU, b, b, b, b, b, b, b, b, rows=3, key_heads=1, value_heads=2, size=32, eps=EPS, gaps=gaps)
