@@ -23,7 +23,8 @@ def require_gaps(model: Model, gaps: Gaps) -> None:
         expected = f"at most {first}, the layers of {model.path} before its first that attends"
         raise SpvkError(f"--dense-layers: found {gaps.dense_layers}, expected {expected}")
     if gaps.decay != "off" and len(c.attention_layers) == c.layers:
-        raise SpvkError(f"--gap-decay: found {gaps.decay}, expected off, as all layers of {model.path} attend")
+        why = f"as all layers of {model.path} attend"
+        raise SpvkError(f"--gap-decay: found {gaps.decay}, expected off, {why}")
 
 
 def prefill_kept(
@@ -84,7 +85,7 @@ class Waiting:
 
 
 def check_kept(kept: Sequence[int], n: int) -> np.ndarray:
-    """Indices as int64 [k]. Raises ValueError unless they are one or more and increase, from 0 up to n - 1."""
+    """Indices as int64 [k]. Raises ValueError unless one or more increase, from 0 up to n - 1."""
     kept = np.asarray(kept)
     if kept.ndim != 1 or not kept.size or kept.dtype.kind not in "iu":
         raise ValueError(f"kept: found {kept.dtype} {list(kept.shape)}, expected one or more indices")

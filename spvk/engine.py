@@ -205,7 +205,7 @@ def read_selected(
     settings: Settings,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[int, int]:
-    """Prefill a session of these settings with the selected tokens: the greedy next token and its position."""
+    """Prefill a session of these settings with what was selected: the greedy next token and its position."""
     kept, end = selection.positions, len(tokens)
     positions = kept
     if settings.positions == "renumber":

@@ -298,7 +298,7 @@ class RateMemory:
     def add_times(self, result: engine.Result) -> None:
         """Pipelines were compiled before the run's clock started, so a first run counts too."""
         times, selection = result.timings, result.selection
-        if not (result.settings.dense_layers and result.decision.is_sparse):  # that is no pass over kept tokens
+        if not (result.settings.dense_layers and result.decision.is_sparse):  # no pass over kept tokens
             self.store.add_prefill(self.target, prefill_work(selection.kept_tokens), times.prefill_ms)
         if result.importance is not None:
             work = score_work(selection.prompt_tokens, self.settings)

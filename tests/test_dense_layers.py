@@ -102,6 +102,21 @@ def test_keeping_everything_is_bit_identical_to_dense(models, path, gaps):
         )
 
 
+@pytest.mark.parametrize("gaps", [Gaps(3), Gaps(2, "mean")], ids=str)
+def test_fast_precision_keeps_its_promises(device, references, gaps):
+    """Everything kept is dense, and however the prompt is cut it is as near to the reference as rounding allows."""
+    tokens = exact(TARGET)[CASE]
+    everything, kept = np.arange(len(tokens)), np.r_[some(200), 201:257]
+    with Model(device, TARGET, "fast") as model:
+        dense = outputs(model, tokens, everything, lookahead=1)
+        assert np.array_equal(outputs(model, tokens, everything, gaps=gaps, lookahead=1), dense)
+        want = references[TARGET].logits(tokens, kept, None, gaps.dense_layers, gaps.decay)
+        for batch in (7, 64, 512):
+            assert_close(
+                outputs(model, tokens, kept, gaps=gaps, batch=batch)[0], want, 3e-4, f"batch {batch}"
+            )
+
+
 @pytest.mark.parametrize("gaps", [Gaps(3), Gaps(2, "mean"), Gaps(0, "mean")], ids=str)
 def test_batch_size_does_not_matter(models, gaps):
     """Batches of which nothing is kept, and those that overflow what waits, are among them."""

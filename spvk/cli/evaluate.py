@@ -89,8 +89,8 @@ def evaluate(
     task, dataset, len, facts and depth sort prompts into cells.
     Generated prompts have exact answers: a pass key, one of several keys, the variables of a chain, how often
     something happened, an entry of a list, what a function returns.
-    The baselines random, recent, even and ends keep as many tokens as v3 does; so does oracle, which keeps what
-    the answer needs, where a prompt says so, and evenly spaced chunks.
+    The baselines random, recent, even and ends keep as many tokens as v3 does, and so does oracle: the question
+    and what its answer needs, which a prompt has to tell, then evenly spaced chunks.
     """
     from .. import outputs, show
     from ..evaluate import generate, plots, policies, run, table

@@ -39,8 +39,8 @@ HELP = {
     "guard_last": "Tokens at the end that are always kept.",
     "positions": "original: kept tokens stand where they were; renumber: at 0, 1, ..., to compare.",
     "dense_layers": "The target's first N layers, all recurrent, read every token.",
-    "gap_decay": "Recurrent states decay over dropped tokens: as the weights alone say of a token (typical), or as "
-    "over those read before (mean).",
+    "gap_decay": "Recurrent states decay over dropped tokens: typical, as the weights alone say of a token; "
+    "mean, as over those read before.",
     "last_user": "With --protect on: tokens kept at the end of a long last user turn.",
     "min_tokens": "Mode auto: shorter prompts are read whole.",
     "tool_guard": "Mode auto, prompts with tools: read them whole, protect what is theirs, or ignore it.",

@@ -1,6 +1,6 @@
 """What needs no draft: random chunks, the most recent, evenly spaced ones, first and last, at one budget.
 
-And the oracle, which knows what the answer needs: what a perfect draft would give, and a recurrent model lose.
+And the oracle, which knows what the answer needs: what a perfect draft would give.
 """
 
 from __future__ import annotations

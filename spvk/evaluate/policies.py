@@ -126,7 +126,7 @@ def read_keeps(text: str) -> list[float]:
 def baseline_selection(
     policy: Policy, settings: Settings, budget: Selection, seed: str, needed: Sequence[int] = ()
 ) -> Selection:
-    """A baseline that keeps as many tokens as `budget` does; the oracle, the positions `needed` among them."""
+    """A baseline that keeps as many tokens as `budget` does; the oracle keeps those `needed` first."""
     n = budget.prompt_tokens
     positions = baseline(
         policy.name,

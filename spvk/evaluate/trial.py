@@ -74,7 +74,7 @@ def gold_of(q: Question, tokens: np.ndarray, target: Model) -> tuple[list[Span],
 
 
 def needed_of(q: Question, gold: list[Span], tokens: np.ndarray, target: Model) -> np.ndarray:
-    """The positions that an answer needs, int32 [k]: the whole sentences of the gold spans, and the question."""
+    """The positions that an answer needs, int32 [k]: the gold spans' whole sentences, and the question."""
     pieces = [target.tokenizer.token_bytes(t) for t in tokens.tolist()]
     spans = gold if q.needed else [sentence_around(pieces, span) for span in gold]
     return positions_of([*spans, question_of(pieces, q.asked)])

@@ -26,7 +26,7 @@ def gap_decay(
     estimate: str,
     gate_stride: int | None = None,
 ) -> Dispatch:
-    """The first step.tokens rows of y [rows, Hv]: the log decay over gaps [rows] uint32, tokens dropped before each.
+    """The first step.tokens rows of y [rows, Hv]: log decays over gaps [rows], uint32 tokens dropped before each.
 
     alpha, dt_bias, a, `gate_stride` as for gated_delta, all float32. A dropped token's log decay is, by
     `estimate`: `typical`, a * softplus(dt_bias), that of alpha 0; `mean`, that of the tokens read before, of

@@ -13,7 +13,8 @@ SIZES = (32, 64, 128)
 
 def gated_delta(profile: Profile, conv: Buffer, alpha: Buffer, beta: Buffer, dt_bias: Buffer, a: Buffer,
                 state: Buffer, y: Buffer, step: Buffer, *, rows: int, key_heads: int, value_heads: int,
-                size: int, eps: float, gate_stride: int | None = None, gaps: Buffer | None = None) -> Dispatch:
+                size: int, eps: float, gate_stride: int | None = None,
+                gaps: Buffer | None = None) -> Dispatch:
     """The first step.tokens rows of y [rows, Hv * s]; reads and updates the state. All float32.
 
     conv [rows, 2 * Hk * s + Hv * s]: q, k, v of every token, q and k not yet normalised; alpha, beta

@@ -1,4 +1,4 @@
-"""Some rows of a batch, copied side by side: the kept tokens on their way to the layers that read no others."""
+"""Some rows of a batch, copied side by side: the kept tokens, for the layers that read no others."""
 
 from __future__ import annotations
 

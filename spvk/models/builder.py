@@ -56,7 +56,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Gaps:
-    """What is done about dropped tokens in recurrent layers, for which a token's state is all that went before.
+    """What is done about dropped tokens in recurrent layers, whose states are all that went before.
 
     `dense_layers`: so many of the first layers, all recurrent, read every token (dense_layers.py);
     `decay`: in the others the state decays over the tokens that were dropped, as an estimate of

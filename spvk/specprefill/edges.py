@@ -112,7 +112,7 @@ def cut(scores: ArrayLike, budget: int, layout: Layout, edges: str) -> NDArray[n
 
 
 def fill(kept: NDArray[np.bool_], spans: Iterable[Span], budget: int, scores: NDArray) -> int:
-    """Keep span after span while `budget` lasts, the last one cut to its best run. Returns what is left of it."""
+    """Keep span after span while `budget` lasts, the last one cut to its best run. Returns what is left."""
     for start, end in spans:
         if budget <= 0:
             break

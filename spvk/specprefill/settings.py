@@ -80,7 +80,7 @@ class Settings:
     backbone: float = _setting(0.0, Real(1.0, zero=True), "SP_BACKBONE")
     """Fraction of the kept budget that goes to evenly spaced chunks, in [0, 1]."""
     dense_ends: float = _setting(0.0, Real(1.0, zero=True), "SP_DENSE_ENDS")
-    """Fraction of the kept budget that goes to the prompt's first and last tokens, half to each, in [0, 1]."""
+    """Fraction of the kept budget that goes to the prompt's ends, half to each, in [0, 1]."""
     boost_first: float = _setting(1.5, Real(MAX_BOOST), "SP_BOOST_FIRST_MULT")
     """Factor on the scores of the first `boost_first_n` tokens."""
     boost_first_n: int = _setting(64, Whole(0), "SP_BOOST_FIRST_N")
@@ -94,10 +94,10 @@ class Settings:
     positions: str = _setting("original", Choice(POSITIONS), "SP_POSITIONS")
     """Where kept tokens stand for the target: where they were, or (`renumber`) at 0, 1, ... without gaps."""
     dense_layers: int = _setting(0, Whole(0), "SP_DENSE_LAYERS")
-    """The target's first layers, all recurrent, that read every token; those above read the kept ones alone."""
+    """The target's first layers, all recurrent, that read every token; the others read the kept ones."""
     gap_decay: str = _setting("off", Choice(GAP_DECAY), "SP_GAP_DECAY")
-    """The target's recurrent states decay over dropped tokens: as the weights alone say of a token (`typical`),
-    or as they did on the `mean` over those that were read before."""
+    """How the target's recurrent states decay over dropped tokens: `off`, not; `typical`, as the weights alone
+    say of a token; `mean`, as they did on the mean over those read before. See kernels/gap_decay.py."""
     protect: str = _setting("off", Choice(("on", "off")), "SP_PROTECT")
     """`on`: the chat's structure is always kept (see protect.py). Ranges that a caller names always are."""
     last_user: int = _setting(64, Whole(0), "SP_LAST_USER")

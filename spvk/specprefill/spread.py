@@ -1,7 +1,7 @@
-"""The kept budget spent otherwise, for what recurrent layers lose with the tokens between: ends, backbone, halo.
+"""The kept budget spent otherwise, for what recurrent layers lose with dropped tokens: ends, backbone, halo.
 
-None of these asks for the scores, so each takes room from the lowest-ranked chunks: as many tokens are kept as
-without. The ends are paid first, then the backbone, the halos of what is kept in any case, and the best chunks.
+None of these asks for the scores, so each takes room from the lowest-ranked chunks: as many tokens are kept
+as without. The ends are paid first, then the backbone, the halos of the guards, and the best chunks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def is_wanted(settings: Settings) -> bool:
 def spread(scores: NDArray, budget: int, layout: Layout, settings: Settings) -> NDArray[np.bool_]:
     """The kept tokens, bool [n], for scores float64 [n]: the guards, and min(`budget`, all others) besides.
 
-    `settings.dense_ends` and `settings.backbone` are fractions of the budget; the `settings.halo` tokens before
-    each run of guards, chunk of the backbone and ranked chunk are kept with it, as far as the budget goes.
+    `settings.dense_ends` and `backbone` are fractions of the budget; the `halo` tokens before each run of
+    guards, chunk of the backbone and ranked chunk are kept with it, as far as the budget goes.
     """
     kept, halo = layout.guards.copy(), settings.halo
     left = min(budget, int((~kept).sum()))

@@ -173,4 +173,5 @@ def test_bad_arguments_are_named(change, message):
 def test_short_gaps_are_named():
     b, gaps = Buffer("b", 1000000), Buffer("gaps", 20)
     with pytest.raises(ValueError, match="gated_delta: gaps has 20 bytes, expected at least 24"):
-        gated_delta(CPU, b, b, b, b, b, b, b, b, rows=3, key_heads=1, value_heads=2, size=32, eps=EPS, gaps=gaps)
+        numbers = dict(rows=3, key_heads=1, value_heads=2, size=32, eps=EPS)
+        gated_delta(CPU, b, b, b, b, b, b, b, b, gaps=gaps, **numbers)
