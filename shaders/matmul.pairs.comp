@@ -4,7 +4,7 @@
 // multiplication makes the products of both.
 #include "include/common.glsl"
 layout(set = 0, binding = 0) uniform usamplerBuffer w;       // [n, k] blocks
-layout(set = 0, binding = 1) uniform usamplerBuffer packed;  // by quantize_rows.pairs
+layout(set = 0, binding = 1) uniform usamplerBuffer packed;  // see include/pairs.glsl
 #define WEIGHT_TEXELS
 #include "include/weight.glsl"
 #include "include/pairs.glsl"

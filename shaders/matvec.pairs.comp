@@ -4,7 +4,7 @@
 // is in the upper half: (q0 + q1 2^16) (x1 + x0 2^16) = q0 x1 + (q0 x0 + q1 x1) 2^16 modulo 2^32.
 #include "include/common.glsl"
 layout(set = 0, binding = 0) uniform usamplerBuffer w;       // [n, k] blocks
-layout(set = 0, binding = 1) uniform usamplerBuffer packed;  // by quantize_rows.vector
+layout(set = 0, binding = 1) uniform usamplerBuffer packed;  // [k / 32] of VECTOR_TEXELS, see include/pack_rows.glsl
 #define WEIGHT_TEXELS
 #include "include/weight.glsl"
 #include "include/pairs.glsl"

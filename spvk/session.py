@@ -110,7 +110,7 @@ def record(
         return b.out
     b.finish()
     if last:
-        b.norm("x", "output_norm.weight", "h", last=True)
+        b.norm("x", "output_norm.weight", "h", [model.output_weight], last=True)
         b.head("h", model.output_weight, "logits")
         b.out += argmax.argmax(
             model.profile, b["logits"], b["next_token"], b["argmax_scratch"], n=model.vocabulary

@@ -58,15 +58,14 @@ PLAIN = (
     "score_rows",
     "score_max",
     "score_accumulate",
-    "quantize_rows.half",
-    "quantize_rows.pairs",
-    "quantize_rows.vector",
-    "quantize_rows.dot",
 )
 # Sources compiled again for the CPU class, which reads through texel views.
 VIEWED = ("attention", "gated_delta")
 # Sources compiled again for prompts with gaps: the state decays over the tokens that were dropped.
 GAPPED = ("gated_delta", "gated_delta.texels")
+# Sources that round rows for products, compiled for each layout of these (include/pack_rows.glsl).
+ROUNDING = ("quantize_rows", "rms_norm", "swiglu", "gated_norm")
+LAYOUTS = ("pairs", "vector", "dot", "half")
 # Sources compiled once for each weight type
 # (a dot in a stem sets off the variant: shaders/matmul.lanes.comp makes the modules matmul.<type>.lanes).
 TYPED = ("matmul.lanes", "matmul.tiles", "matvec.lanes", "matvec.rows", "embed_rows")
@@ -89,6 +88,7 @@ def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
     modules = {stem: (stem, ()) for stem in PLAIN}
     modules |= {f"{stem}.texels": (stem, ("TEXELS",)) for stem in VIEWED}
     modules |= {f"{name}.gaps": (modules[name][0], (*modules[name][1], "GAPS")) for name in GAPPED}
+    modules |= {f"{stem}.{to}": (stem, ("PACKED", to.upper())) for stem in ROUNDING for to in LAYOUTS}
     for stem in TYPED:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
     for stem in QUANTISED:

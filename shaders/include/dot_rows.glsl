@@ -1,4 +1,4 @@
-// Rows rounded to signed bytes (quantize_rows.dot.comp): k levels, then a head for each 32 of them; a row is
+// Rows rounded to signed bytes (pack_rows.glsl): k levels, then a head for each 32 of them; a row is
 // padded to a multiple of 16 bytes. A value is level * scale.
 const uint RUN = 32, HEAD_BYTES = 8;
 uint64_t dot_row_at(uint row, uint k) {

@@ -1,4 +1,4 @@
-// Rows rounded to float16 (quantize_rows.half.comp): k halves, then 16 bytes with the row's scale, a power of
+// Rows rounded to float16 (pack_rows.glsl): k halves, then 16 bytes with the row's scale, a power of
 // two. A value is half * scale. The largest of a row lies between 2^14 and 2^15, so that none overflows.
 uint64_t half_row_at(uint row, uint k) { return uint64_t(row) * uint64_t(2 * k + 16); }
 float half_row_scale(uint64_t rows, uint row, uint k) {

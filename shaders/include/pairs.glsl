@@ -1,12 +1,12 @@
 // Activations rounded to levels -127 to 127, those of two rows in a word: low + 65536 high. One 32-bit
 // multiplication by a weight then makes two products, and sums of them stay apart as long as each fits 16
-// bits. quantize_rows.pairs.comp writes the levels, groups of 16 rows by runs of 32 elements:
+// bits. pack_rows.glsl writes the levels, groups of 16 rows by runs of 32 elements:
 //   [tokens / 16][k / 32] of [4 steps][8 pairs][16 bytes] levels, [8 pairs][2] scales
 const uint GROUP_ROWS = 16;
 const uint RUN = 32;
 const uint SCALES_AT = GROUP_ROWS * RUN / 16;  // texels of 16 bytes
 const uint RUN_TEXELS = SCALES_AT + 4;
-const uint VECTOR_TEXELS = 5;                  // of a run of a single row, see quantize_rows.vector.comp
+const uint VECTOR_TEXELS = 5;                  // of a run of a single row, see pack_rows.glsl
 
 int low_of(int pair) { return (pair << 16) >> 16; }
 int high_of(int pair) { return (pair + 0x8000) >> 16; }

@@ -1,5 +1,7 @@
 // Sums and maxima over a workgroup of LOCAL lanes (a specialisation constant), for any subgroup size.
 // The including shader declares local_size_x_id = 0 (LOCAL); every lane must call these together.
+#ifndef REDUCE
+#define REDUCE
 shared float reduce_scratch[64];  // one slot a subgroup; a workgroup has at most 64 subgroups here
 
 // A workgroup may be smaller than a subgroup.
@@ -37,3 +39,4 @@ float workgroup_largest(float x) {
     for (uint i = 1; i < gl_NumSubgroups; i++) x = max(x, reduce_scratch[i]);
     return x;
 }
+#endif

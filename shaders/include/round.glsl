@@ -14,17 +14,11 @@ float lost(float v[RUN], float to_levels) {
     return sum;
 }
 
-// The elements from this address as levels; returns the scale. What is not finite makes the scale NaN.
-float round_run(uint64_t start, out int levels[RUN]) {
-    float v[RUN];
+// The elements as levels; returns the scale. What is not finite makes the scale NaN.
+float round_run(float v[RUN], out int levels[RUN]) {
     uint most = 0;
-    [[unroll]] for (int i = 0; i < RUN / 8; i++) {
-        u64vec4 words = InU64x4(start + 32 * i).v[0];
-        [[unroll]] for (int t = 0; t < 8; t++) {
-            v[8 * i + t] = unpack_f32x2(words[t >> 1])[t & 1];
-            most = max(most, floatBitsToUint(v[8 * i + t]) & 0x7fffffffu);  // NaN is above all
-        }
-    }
+    [[unroll]] for (int i = 0; i < RUN; i++)
+        most = max(most, floatBitsToUint(v[i]) & 0x7fffffffu);  // NaN is above all
     bool usable = most > 0x0d800000u && most < 0x7f800000u;  // above 2^-100: 127 / most is finite
     float largest = uintBitsToFloat(most), best = 127.0, least = 1.0 / 0.0;
     [[dont_unroll]] for (int c = 0; c < TRIES; c++) {

@@ -26,7 +26,7 @@ from ..recording import ALIGNMENT, Buffer, Matrix, Recording
 
 F32 = 4  # bytes
 ATTENTION_INPUTS = ("attn_q.weight", "attn_k.weight", "attn_v.weight")  # each group multiplies one x,
-FEED_FORWARD_INPUTS = ("ffn_gate.weight", "ffn_up.weight")              # side by side
+FEED_FORWARD_INPUTS = ("ffn_gate.weight", "ffn_up.weight")  # side by side
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,10 @@ class Builder:
             rows=self.rows,
         )
 
-    def norm(self, x: str, weight: str, y: str, last: bool = False) -> None:
-        w = self.weights[weight]
+    def norm(self, x: str, weight: str, y: str, readers: Sequence[str], last: bool = False) -> None:
+        """y = rms(x) · weight, for products with the matrices of these names."""
+        w, rows = self.weights[weight], 1 if last else self.rows
+        packed = [self.reads_packed(name, rows) for name in readers]
         self.out.append(
             rms_norm.rms_norm(
                 self.profile,
@@ -138,6 +140,8 @@ class Builder:
                 n=w.nbytes // F32,
                 eps=self.eps,
                 last=last,
+                packed=self["packed"] if any(packed) else None,
+                keep=not all(packed),
             )
         )
 
@@ -151,7 +155,9 @@ class Builder:
         for w in side_by_side(matrices):
             self._product(x, w, y)
         starts = [F32 * sum(w.rows for w in matrices[:i]) for i in range(len(matrices))]
-        return [self[y].range(at, self[y].nbytes - at) for at in starts], row_stride([w.rows for w in matrices])
+        return [self[y].range(at, self[y].nbytes - at) for at in starts], row_stride(
+            [w.rows for w in matrices]
+        )
 
     def _product(self, x: str, w: Matrix, y: str, accumulate: bool = False) -> None:
         self.out += matmul.matmul(
@@ -170,8 +176,16 @@ class Builder:
         w = self.weights[weight]
         self.out += matvec.matvec(self.profile, self[x], w, self[y], packed=self.packed(x, w, rows=1))
 
+    def reads_packed(self, weight: str, rows: int) -> bool:
+        """Does the product with this matrix read rounded rows?"""
+        return quantize_rows.reads_packed(self.profile, rows, self.weights[weight].type)
+
+    def room(self, weight: str) -> Buffer | None:
+        """Where a kernel leaves its rows rounded, if all that reads them is the product with this matrix."""
+        return self["packed"] if self.reads_packed(weight, self.rows) else None
+
     def packed(self, x: str, w: Matrix, rows: int) -> Buffer | None:
-        """`x` rounded for products, where the one with `w` reads it so: made once and used until x changes."""
+        """`x` rounded, where the product with `w` reads it so: by the kernel that made x, else once for all."""
         if not quantize_rows.reads_packed(self.profile, rows, w.type):
             return None
         source, target = self[x], self["packed"]
@@ -182,24 +196,31 @@ class Builder:
         return target
 
     def _current(self, source: Buffer, target: Buffer) -> bool:
-        """Was `target` last written from `source`, and `source` not since?"""
+        """Does `target` have the rows of `source` as they are now?"""
         for d in reversed(self.out):
-            for buffer, access in d.touched():
-                if "w" in access and target.overlaps(buffer):
-                    return d.args.get("x") is source
-                if "w" in access and source.overlaps(buffer):
-                    return False
+            written = [buffer for buffer, access in d.touched() if "w" in access]
+            if any(map(target.overlaps, written)):
+                return d.rounds is source
+            if any(map(source.overlaps, written)):
+                return False
         return False
 
     def feed_forward(self, i: int, norm: str) -> None:
         """x += ffn_down(silu(ffn_gate h) · ffn_up h), h = rms(x) · norm."""
         p = f"blk.{i}."
-        self.norm("x", p + norm, "h")
+        self.norm("x", p + norm, "h", prefixed(i, FEED_FORWARD_INPUTS))
         (gate, up), stride = self.products("h", prefixed(i, FEED_FORWARD_INPUTS), "ffn_in")
-        n = self.weights[p + "ffn_up.weight"].rows
         self.out.append(
             swiglu.swiglu(
-                self.profile, gate, up, self["ffn"], self.step, rows=self.rows, n=n, stride=stride
+                self.profile,
+                gate,
+                up,
+                self["ffn"],
+                self.step,
+                rows=self.rows,
+                n=self.weights[p + "ffn_up.weight"].rows,
+                stride=stride,
+                packed=self.room(p + "ffn_down.weight"),
             )
         )
         self.product("ffn", p + "ffn_down.weight", "x", accumulate=True)

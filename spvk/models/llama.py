@@ -130,7 +130,7 @@ def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
 def build_layers(b: Builder, c: Config, layers: range) -> None:
     """These blocks over the batch in `x`."""
     for i in layers:
-        b.norm("x", f"blk.{i}.attn_norm.weight", "h")
+        b.norm("x", f"blk.{i}.attn_norm.weight", "h", prefixed(i, ATTENTION_INPUTS))
         b.attention_mixer(i, c.attention, i)
         b.feed_forward(i, "ffn_norm.weight")
         b.end_of_layer(i)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..gguf import GGUFFile
 from ..kernels import conv_silu, gap_decay, gated_delta, gated_norm
+from ..kernels.gated_norm import MAX_HEADS
 from ..kernels.norm_rope_store import rope_phases
 from ..kernels.weights import row_stride
 from ..recording import Buffer
@@ -74,7 +75,7 @@ def read_config(file: GGUFFile) -> Config:
     state = keys.get("ssm.state_size", int)
     if state not in (32, 64, 128):
         raise keys.fail("ssm.state_size", state, "32, 64 or 128")
-    value_heads = keys.whole("ssm.time_step_rank", 1, 4096)
+    value_heads = keys.whole("ssm.time_step_rank", 1, MAX_HEADS)
     key_heads = keys.whole("ssm.group_count", 1, value_heads)
     if value_heads % key_heads:
         raise keys.fail("ssm.group_count", key_heads, f"a divisor of {value_heads} value heads")
@@ -225,7 +226,8 @@ def scratch_phases(c: Config, rows: int) -> list[dict[str, int]]:
 def build_layers(b: Builder, c: Config, layers: range) -> None:
     """These blocks over the batch in `x`."""
     for i in layers:
-        b.norm("x", f"blk.{i}.attn_norm.weight", "h")
+        inputs = prefixed(i, MIXER_INPUTS if c.recurrent[i] else ATTENTION_INPUTS)
+        b.norm("x", f"blk.{i}.attn_norm.weight", "h", inputs)
         if c.recurrent[i]:
             delta_mixer(b, c, i)
         else:
@@ -285,6 +287,7 @@ def delta_mixer(b: Builder, c: Config, i: int) -> None:
             size=c.state,
             eps=c.eps,
             stride=stride,
+            packed=b.room(p + "ssm_out.weight"),
         )
     )
     b.product("gated", p + "ssm_out.weight", "x", accumulate=True)
