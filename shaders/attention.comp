@@ -19,7 +19,7 @@ layout(constant_id = 5) const uint TILES = 4;
 layout(constant_id = 6) const uint GATED = 0;
 layout(constant_id = 7) const uint SPLIT = 0;  // a workgroup has `span` keys; attention_merge joins them
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer OutU64x2 { u64vec2 v[]; };
+#include "include/quads.glsl"
 
 layout(push_constant, scalar) uniform Push {
 #ifndef TEXELS
@@ -31,6 +31,9 @@ layout(push_constant, scalar) uniform Push {
                       // gate_stride groups of four apart
     OutU64x2 y;       // [tokens, heads, dim], or [splits, tokens, heads, dim], not yet divided by the sums (SPLIT)
     OutF32 stats;     // [splits, tokens, heads, 2]: maximum, sum (SPLIT)
+#ifdef PACKED
+    OutU64 packed;    // the rounded row of a single token, in place of y
+#endif
     InStep step_params;
     uint heads;
     uint kv_heads;
@@ -179,4 +182,8 @@ void main() {
         if (SPLIT != 0) store_part(r, sum);
         else store_row(r, sum);
     }
+#ifdef PACKED
+    barrier();
+    pack_heads();
+#endif
 }

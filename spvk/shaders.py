@@ -89,6 +89,7 @@ def catalogue() -> dict[str, tuple[str, tuple[str, ...]]]:
     modules |= {f"{stem}.texels": (stem, ("TEXELS",)) for stem in VIEWED}
     modules |= {f"{name}.gaps": (modules[name][0], (*modules[name][1], "GAPS")) for name in GAPPED}
     modules |= {f"{stem}.{to}": (stem, ("PACKED", to.upper())) for stem in ROUNDING for to in LAYOUTS}
+    modules["attention.vector"] = ("attention", ("TEXELS", "PACKED", "VECTOR"))
     for stem in TYPED:
         modules |= {typed(stem, t): (stem, (f"TYPE_{t}",)) for t in WEIGHT_TYPES}
     for stem in QUANTISED:

@@ -13,6 +13,7 @@ from ..recording import Buffer, Dispatch
 from .checks import expect_bytes, expect_multiple
 from .heads import expect_heads, tile_spec
 from .profile import Profile
+from .quantize_rows import RUN, expect_packed, layout
 
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 4  # query rows (heads of a group x tokens) of a tile
 TILE_ROWS, MANY_ROWS = 64, 32  # query rows of a tile of attention.tiles, and from how many on it is taken
@@ -56,14 +57,17 @@ def split_bytes(profile: Profile, rows: int, heads: int, kv_heads: int, dim: int
 def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *,
               rows: int, heads: int, kv_heads: int, dim: int, context: int,
               gate: Buffer | None = None, gate_stride: int | None = None,
-              parts: Buffer | None = None) -> list[Dispatch]:
+              parts: Buffer | None = None, packed: Buffer | None = None) -> list[Dispatch]:
     """q [rows, heads, dim], caches [kv_heads, context, dim] -> y [rows, heads * dim]; all float32.
 
     Row i (KV slot past + i, which the caches hold already) sees slots 0 .. past + i; scores are scaled by
     1 / sqrt(dim); query head h uses KV head h // (heads / kv_heads). With `gate` [rows, heads, 2 * dim] the
     output is multiplied by the sigmoid of each head's second half; its rows lie `gate_stride` floats apart
     (default: dense). Rows from step.tokens on are untouched. `parts` (split_bytes) is room for the results
-    of key ranges; without it the keys are never split. Raises ValueError when a size does not fit.
+    of key ranges; without it the keys are never split. With `packed` class cpu leaves y alone for a single row,
+    if `dim` is a multiple of 32, and rounds it there (quantize_rows). Of more rows, the pairs that a word has
+    are not always made by one workgroup; on GPUs a row is made by several.
+    Raises ValueError when a size does not fit.
     """
     expect_heads("attention", heads, kv_heads, dim, context, rows)
     cache, flat = 4 * kv_heads * context * dim, 4 * rows * heads * dim
@@ -86,6 +90,10 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     if splits == 1:
         stem = "attention.texels" if profile.name == "cpu" else "attention"
         args |= dict(y=y, stats=y, span=span)
+        if packed and layout(profile, rows) == "vector" and dim % RUN == 0:
+            expect_packed("attention", profile, packed, rows, heads * dim)
+            args |= dict(packed=packed)
+            return [Dispatch("attention.vector", groups, args, spec | {"GATED": gated}, flops=flops, rounds=y)]
         return [Dispatch(stem, groups, args, spec | {"GATED": gated}, flops=flops)]
     expect_bytes("attention", parts=(parts, split_bytes(profile, rows, heads, kv_heads, dim, context)))
     outputs = parts.range(0, splits * flat, "attention parts")

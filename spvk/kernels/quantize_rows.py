@@ -7,8 +7,8 @@ whose quants need all eight bits, where no two products fit 16 bits, keep the ex
 rows of other sizes (shaders/include/half_rows.glsl). `dot` (class dot): the levels of `pairs`, a row after the
 other (shaders/include/dot_rows.glsl). On GPUs single rows keep the exact product, plain floats always do.
 
-rms_norm, swiglu and gated_norm round what they make themselves; this kernel is for the rest, such as attention's
-output: a row of it comes from several workgroups. shaders/include/pack_rows.glsl serves all of them.
+rms_norm, swiglu and gated_norm round what they make themselves, attention where one workgroup has all of it
+(single rows on class cpu); this kernel is for the rest. shaders/include/pack_rows.glsl serves all of them.
 """
 
 from __future__ import annotations

@@ -266,6 +266,7 @@ class Builder:
             gate=q_in if shape.gated else None,
             gate_stride=stride,
             parts=self["attention_parts"] if self["attention_parts"].nbytes else None,
+            packed=self.room(p + "attn_output.weight"),
         )
         self.score(k_cache, sizes, index)
         self.product("attended", p + "attn_output.weight", "x", accumulate=True)

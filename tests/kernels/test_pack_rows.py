@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from spvk.kernels.attention import attention
 from spvk.kernels.gated_norm import gated_norm
 from spvk.kernels.profile import Profile
 from spvk.kernels.quantize_rows import layout, packed_bytes, quantize_rows
@@ -112,6 +113,32 @@ def test_gated_norm(bench, case, heads, size, spare):
 
     _, left = compare(bench, case, k, kernel)
     assert np.isnan(left.view(np.float32)).all()
+
+
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("heads,kv_heads,dim", [(1, 1, 64), (9, 3, 64), (8, 2, 256), (15, 1, 32), (4, 4, 96)])
+def test_attention_of_one_row(bench, heads, kv_heads, dim, gated):
+    case, rng, context = (Profile("cpu", 8, 8, "fast"), 1, 1), np.random.default_rng(56), 150
+    shapes = (1, heads, dim), (kv_heads, context, dim), (kv_heads, context, dim), (1, heads, 2 * dim)
+    q, k, v, gate = (bench.put(rng.normal(size=s).astype(np.float32)) for s in shapes)
+    sizes = dict(rows=1, heads=heads, kv_heads=kv_heads, dim=dim, context=context)
+    step = bench.step(1, past=140)
+
+    def kernel(_, y, **how):
+        (made,) = attention(case[0], q, k, v, y, step, gate=gate if gated else None, **sizes, **how)
+        return made
+
+    _, left = compare(bench, case, heads * dim, kernel)
+    assert np.isnan(left.view(np.float32)).all()
+
+
+def test_attention_that_does_not_round():
+    """Rows of several tokens, heads that end within a run of 32."""
+    b, profile = Buffer("b", 2**20), Profile("cpu", 8, 8, "fast")
+    for rows, dim in ((2, 64), (1, 40)):
+        sizes = dict(rows=rows, heads=4, kv_heads=2, dim=dim, context=64)
+        (made,) = attention(profile, b, b, b, b, b, packed=b, **sizes)
+        assert made.module == "attention.texels" and made.rounds is None
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
