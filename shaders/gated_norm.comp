@@ -45,18 +45,35 @@ vec4 gated(vec4 v, float scale, vec4 w, vec4 z) {
 }
 
 #ifdef PACKED
+#ifdef HALF
+const uint OCTETS = 1;  // whose weights a lane has at a time
+#define OPEN_OCTET(at) open(at, at / (SIZE / 8))
+#endif
+#ifndef HALF
+const uint OCTETS = 4;
+#define OPEN_OCTET(at)
+#define OPEN_RUN(run) open(4 * run, run / (SIZE / 32))
+#endif
+void open(uint at, uint head);
 #include "include/pack_rows.glsl"
 shared float scales[WORKGROUP_ROWS * HEADS];
+vec4 w[2 * OCTETS];
+float scale[SLOTS];
+
+// What octets from `at` on have in common: their weights, and 1 / rms of the head.
+void open(uint at, uint head) {
+    [[unroll]] for (uint i = 0; i < 2 * OCTETS; i++) w[i] = unpack_quad(weight.v[2 * (at % (SIZE / 8)) + i]);
+    [[unroll]] for (uint s = 0; s < SLOTS; s++) scale[s] = scales[own_row(s) * heads + head];
+}
 
 void octet(uint slot, uint at, out vec4 v[2]) {
+    OPEN_OCTET(at);
+    vec4 g[2];
     uint row = valid_row(row0 + own_row(slot));
-    float scale = scales[own_row(slot) * heads + at / (SIZE / 8)];
-    vec4 w[2], g[2];
     unpack_octet(InU64x4(uint64_t(x) + 4 * uint64_t(row) * uint64_t(heads * SIZE)).v[at], v);
-    unpack_octet(InU64x4(uint64_t(weight)).v[at % (SIZE / 8)], w);
     unpack_octet(InU64x4(uint64_t(z) + 16 * uint64_t(row) * uint64_t(stride)).v[at], g);
     [[unroll]] for (uint t = 0; t < 2; t++) {
-        precise vec4 normed = gated(v[t], scale, w[t], g[t]);
+        precise vec4 normed = gated(v[t], scale[slot], w[2 * (at % OCTETS) + t], g[t]);
         v[t] = normed;
     }
 }
@@ -65,10 +82,12 @@ void main() {
     if (!packs_rows(gl_WorkGroupID.x * WORKGROUP_ROWS)) return;
     uint thread = gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID, lane = thread & 7u;
     vec4 v[QUADS];
-    for (uint i = thread / 8; i < WORKGROUP_ROWS * heads; i += gl_WorkGroupSize.x / 8) {
-        uint row = valid_row(row0 + i / heads);
-        float scale = head_scale((row * heads + i % heads) * (SIZE / 4) + lane, v);
-        if (lane == 0) scales[i] = scale;
+    for (uint i = 0; i < WORKGROUP_ROWS; i++) {
+        uint at = valid_row(row0 + i) * heads;
+        for (uint head = thread / 8; head < heads; head += gl_WorkGroupSize.x / 8) {
+            float found = head_scale((at + head) * (SIZE / 4) + lane, v);
+            if (lane == 0) scales[i * heads + head] = found;
+        }
     }
     barrier();
     pack_rows(heads * SIZE);

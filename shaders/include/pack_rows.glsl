@@ -85,6 +85,9 @@ float round_slot(uint slot, uint run, out int levels[RUN]) {
 }
 
 void pack_run(uint k, uint run) {
+#ifdef OPEN_RUN
+    OPEN_RUN(run);  // what the including shader reads once for all of it
+#endif
     int level[SLOTS][RUN];
     float scale[SLOTS];
     [[unroll]] for (int s = 0; s < SLOTS; s++) scale[s] = round_slot(s, run, level[s]);
