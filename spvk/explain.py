@@ -89,21 +89,31 @@ def levels(importance: ArrayLike) -> NDArray[np.int64]:
 
 
 def heat_strip(importance: ArrayLike, kept: ArrayLike, width: int = 64) -> tuple[str, str]:
-    """Two lines of min(width, n) characters: how high the tokens score, and whether they are read.
+    """Two lines of min(width, n) characters: how high the tokens score, and `read_strip`.
 
-    A block's height is the mean rank of its tokens between the lowest and the highest block's; the marks
-    below say whether all (WHOLE), some (PART) or none of them are read.
+    A block's height is the mean rank of its tokens between the lowest and the highest block's.
     """
-    rank, kept = ranks(importance), np.asarray(kept, dtype=bool)
-    cells = max(1, min(width, rank.size))
-    starts = np.arange(cells) * rank.size // cells
-    sizes = np.diff(np.r_[starts, rank.size])
+    rank = ranks(importance)
+    starts, sizes = cells(rank.size, width)
     means = np.add.reduceat(rank, starts) / sizes
     low, span = means.min(), np.ptp(means)
-    heights = np.rint((means - low) / span * (len(BLOCKS) - 1)) if span else np.zeros(cells)
+    heights = np.rint((means - low) / span * (len(BLOCKS) - 1)) if span else np.zeros(len(starts))
+    return "".join(BLOCKS[int(h)] for h in heights), read_strip(kept, width)
+
+
+def read_strip(kept: ArrayLike, width: int = 64) -> str:
+    """min(width, n) marks along the prompt: whether all (WHOLE), some (PART) or none of the tokens are read."""
+    kept = np.asarray(kept, dtype=bool)
+    starts, sizes = cells(kept.size, width)
     counts = np.add.reduceat(kept, starts, dtype=np.int64)
-    marks = (WHOLE if c == s else PART if c else NONE for c, s in zip(counts, sizes))
-    return "".join(BLOCKS[int(h)] for h in heights), "".join(marks)
+    return "".join(WHOLE if c == s else PART if c else NONE for c, s in zip(counts, sizes))
+
+
+def cells(n: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """(starts, sizes) of min(width, n) parts of n tokens that differ in size by one at most."""
+    count = max(1, min(width, n))
+    starts = np.arange(count) * n // count
+    return starts, np.diff(np.r_[starts, n])
 
 
 def page(account: Account) -> str:

@@ -47,6 +47,7 @@ class Screen:
         )
         self.tasks: dict[str, int] = {}
         self.text = ""
+        self.said: set[str] = set()
 
     def __enter__(self) -> Screen:
         self.bars.start()
@@ -59,8 +60,10 @@ class Screen:
         print(line, file=sys.stderr)
 
     def device(self, info, reason: str) -> None:
-        if info.type == "cpu" or reason == "asked for":
-            self.say(f"device: {info.name} ({reason})")
+        line = f"device: {info.name} ({reason})"
+        if (info.type == "cpu" or reason == "asked for") and line not in self.said:
+            self.say(line)
+            self.said.add(line)
 
     def notices(self, model) -> None:
         for line in model.notices if model else ():

@@ -62,3 +62,8 @@ def test_the_page_of_a_run_comes_with_its_style_and_script(installed):
         "print(*sorted(p.name for p in f.iterdir()))",
     )
     assert done.stdout.split() == ["explain.css", "explain.html", "explain.js"], done.stderr
+
+
+def test_the_demo_runs_from_the_wheel(installed):
+    done = installed("-m", "spvk", "demo")
+    assert done.returncode == 0 and "time to first token" in done.stdout, done.stderr

@@ -20,6 +20,7 @@ def cli() -> None:
 for _command in (
     prefill.prefill,
     prefill.explain,
+    prefill.demo,
     evaluate.evaluate,
     evaluate.calibrate,
     tools.dump,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from ..errors import SpvkError
-from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, precision_option, predict_option
+from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, pair, precision_option, predict_option
 
 
 @click.command("eval")
 @TARGET
-@draft_option("The small model that scores.", required=True)
+@draft_option("The small model that scores.")
 @click.option("--prompts", metavar="FILE.jsonl", help="Prompts and answers, one JSON object a line.")
 @click.option(
     "--task",
@@ -95,6 +95,9 @@ def evaluate(
     from .. import outputs, show
     from ..evaluate import generate, plots, policies, run, table
 
+    target, draft = pair(target, draft)
+    if draft is None:
+        raise SpvkError("--draft: missing, expected a GGUF file beside --target")
     if json_file == "-" or (resume and json_file is None):
         raise SpvkError(f"--json: found {json_file or 'none'}, expected the name of a file")
     given = {"--length": length, "--depth": depth, "--count": count}

@@ -1,4 +1,4 @@
-"""`spvk prefill`, the main job, and `spvk explain`, the same for the page alone."""
+"""`spvk prefill`, the main job; `spvk explain`, the same for the page alone; `spvk demo`, on the embedded pair."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .shared import (
     PROMPT_OPTIONS,
     TARGET,
     draft_option,
+    pair,
     precision_option,
     predict_option,
     with_options,
@@ -87,11 +88,28 @@ def explain(**options):
     run(options, "--output")
 
 
+@click.command()
+@DEVICE
+@precision_option()
+def demo(device, precision):
+    """Answer a question about a document of 4,000 tokens, sparse and dense, side by side with the truth.
+
+    Models, document and question come with spvk (docs/TRAINING.md).
+    """
+    from .. import demo, show
+
+    with show.Screen() as screen:
+        result = demo.run_demo(device=device, precision=precision, screen=screen)
+    for line in demo.lines(result):
+        click.echo(line)
+
+
 def run(options: dict[str, Any], page_flag: str) -> None:
     """Prefill by a command's options; `page_flag` is what its page's file is called."""
     from .. import job, outputs, show
 
     given = {name: options.pop(name) for name in OWN if name in options}
+    given["target"], given["draft"] = pair(given["target"], given["draft"])
     options["protect"], ranges = job.read_protect(options["protect"])
     settings = job.read_settings(options, os.environ)
     prompt = (given["prompt"], given["prompt_file"], given["tokens_file"])

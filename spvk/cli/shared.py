@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import click
 
+from .. import embedded
+from ..errors import SpvkError
+
 MODEL_PATH = click.Path(path_type=str)
 TARGET = click.option(
     "-m",
     "--target",
     "--model",
     type=MODEL_PATH,
-    required=True,
     metavar="GGUF",
-    help="The model that answers.",
+    help="The model that answers. Neither this nor --draft: the small pair that comes with spvk.",
 )
 RAW = click.option("--raw", is_flag=True, help="Text goes in as it is, without the chat template.")
 PROMPT_OPTIONS = (
@@ -52,6 +54,16 @@ def precision_option(default: str = "auto"):
         show_default=True,
         help="Products of float32 activations, or of rounded ones (auto: where that costs little).",
     )
+
+
+def pair(target: str | None, draft: str | None) -> tuple[str, str | None]:
+    """Both models' files: the embedded pair where none is given. Raises SpvkError where the target is missing."""
+    if target is None and draft is None:
+        click.echo("models: the embedded pair, which knows generated English alone (docs/TRAINING.md)", err=True)
+        return embedded.TARGET, embedded.DRAFT
+    if target is None:
+        raise SpvkError("--target: missing, expected a GGUF file beside --draft")
+    return target, draft
 
 
 def draft_option(text: str, required: bool = False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..specprefill.text import sentence_starts
 
 Span = tuple[int, int]
+MARKUP = re.compile(rb"<\|[^|]*\|>")
 CHUNK = 32  # tokens: the fixed chunks of version 3.1 and of the paper
 
 
@@ -40,10 +42,15 @@ def sentence_around(pieces: Sequence[bytes], span: Span) -> Span:
 
 
 def question_of(pieces: Sequence[bytes], asked: str | None) -> Span:
-    """From where the prompt last says `asked` (None: from its last sentence) to its end, in tokens."""
-    n = len(pieces)
+    """From where the prompt last says `asked` (None: from its last sentence) to its end, in tokens.
+
+    The markup that opens the answer's turn (`<|…|>`) is no sentence.
+    """
+    n = start = len(pieces)
     if asked is None:
-        return sentence_around(pieces, (n - 1, n))[0], n
+        while start and not MARKUP.sub(b"", b"".join(pieces[start:])).strip():
+            start = sentence_around(pieces, (start - 1, start))[0]
+        return start, n
     at = b"".join(pieces).rindex(asked.encode())
     ends = np.cumsum([len(piece) for piece in pieces])
     return int(np.searchsorted(ends, at, "right")), n

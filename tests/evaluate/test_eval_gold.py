@@ -31,6 +31,8 @@ def test_the_question_goes_on_to_the_end():
     assert question_of(PIECES, None) == (10, 12)
     assert question_of(PIECES, "key is 7.") == (5, 12) and question_of(PIECES, "at") == (2, 12)
     assert question_of([b"one", b" two"], None) == (0, 2)
+    chat = [*PIECES[:9], b" Where", b"?", b"<|im_end|>", b"\n", b"<|assistant|>"]
+    assert question_of(chat, None) == (9, 14)  # the turn's opening is not what asks
 
 
 def test_an_edge_inside_a_span_cuts_it():
