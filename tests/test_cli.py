@@ -337,7 +337,8 @@ def test_bad_options(prefill, spvk, tmp_path):
     refused(prefill("--json", ""), "output: found ''")
     refused(prefill("--frobnicate"), "--frobnicate")
     refused(spvk("prefill", "-m", TARGET, "-p", "hello"), "--draft")
-    refused(spvk("prefill"), "--target")
+    refused(spvk("prefill"), "prompt: found none")
+    refused(spvk("prefill", "-md", DRAFT, "-p", "hello"), "--target")
     refused(spvk("frobnicate"), "frobnicate")
     refused(prefill("--system", "be brief"), "--system")
 
