@@ -42,13 +42,14 @@ def row(name: tuple, records: list[dict], cells: list[str]) -> list[str]:
     by_cell = [[r["exact"] for r in records if cell_of(r) == cell] for cell in cells]
     exact = [r["exact"] for r in records]
     low, high = (100 * x for x in wilson(sum(exact), len(exact)))
-    kl, kept = mean(r["kl"] for r in records), mean(r["kept_tokens"] / r["prompt_tokens"] for r in records)
+    kl = [r["kl"] for r in records if r["kl"] is not None]  # none where dense was not run
+    kept = mean(r["kept_tokens"] / r["prompt_tokens"] for r in records)
     survived = [r["survived"] for r in records if r["survived"] is not None]
     ttft = median(r["timings"]["ttft_ms"] for r in records)
     return [
         f"`{policy}`", "" if keep is None else f"{keep:g}", f"{share(exact):.0f} ({low:.0f}–{high:.0f})",
         *(f"{share(flags):.0f}" if flags else "" for flags in by_cell),
-        f"{kl:.2f}", f"{share(survived):.0f}" if survived else "", f"{100 * kept:.0f} %", f"{ttft:,.0f} ms",
+        f"{mean(kl):.2f}" if kl else "", f"{share(survived):.0f}" if survived else "", f"{100 * kept:.0f} %", f"{ttft:,.0f} ms",
     ]  # fmt: skip
 
 

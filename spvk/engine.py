@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Callable, Iterator, Sequence
 
@@ -27,6 +27,7 @@ from .specprefill import (
     decide,
     keep_all,
 )
+from .specprefill.spread import HYBRID_HALO
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def prefill(
     tokens, _ = check_tokens(tokens, None, target.vocabulary)
     n = len(tokens)
     check_context(target, n, predict, context)
+    settings = settle(settings, target)
     require_gaps(target, gaps := gaps_of(settings))
     clock = Clock(load_ms=load_ms)
     decision = before(draft, n, settings, structure, rates)
@@ -191,6 +193,14 @@ def read(
             )
         with clock.phase("decode_ms"):
             return decode(session, first, end, predict, stop, on_token, progress)
+
+
+def settle(settings: Settings, target: Model) -> Settings:
+    """The settings with what they leave to the target."""
+    if settings.halo is not None:
+        return settings
+    hybrid = len(target.config.attention_layers) < target.config.layers
+    return replace(settings, halo=HYBRID_HALO if hybrid else 0)
 
 
 def gaps_of(settings: Settings) -> Gaps:

@@ -204,6 +204,7 @@ def run_prefill(
         screen.device(dev.info, dev.reason)
         model, scorer = stack.enter_context(Model(dev, target, precision)), None
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
+        settings = engine.settle(settings, model)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
         memory = RateMemory.of(dev, model, draft, settings)
         tally = None if explain is None else Tally()

@@ -2,6 +2,8 @@
 
 import json
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -44,7 +46,7 @@ def test_dense_prefill_answers_the_trained_questions(pair, length, facts):
 
 
 def test_the_main_job_keeps_the_fact_and_answers(pair):
-    settings = Settings(select="chunk", keep=0.2)
+    settings = engine.settle(Settings(select="chunk", keep=0.2), pair[0])
     for p in prompts(1024, 1, 4):
         result = engine.prefill(*pair, p["tokens"], settings, predict=2)
         assert result.selection.kept_fraction <= 0.25
@@ -53,6 +55,19 @@ def test_the_main_job_keeps_the_fact_and_answers(pair):
             result.selection.positions.tolist()
             == choose(engine.score(pair[1], p["tokens"], settings), settings).positions.tolist()
         )
+
+
+def test_a_hybrid_keeps_what_stands_before_each_chunk_unless_told_not_to(pair):
+    tokens = prompts(1024, 1, 1)[0]["tokens"]
+    kept = {}
+    for halo in (None, 8, 0):
+        result = engine.prefill(*pair, tokens, Settings(select="chunk", keep=0.2, halo=halo), predict=1)
+        assert result.settings.halo == (8 if halo is None else halo)
+        kept[halo] = result.selection
+    assert kept[None].sha256 == kept[8].sha256 != kept[0].sha256
+    assert kept[8].kept_tokens == kept[0].kept_tokens
+    dense = SimpleNamespace(config=SimpleNamespace(layers=2, attention_layers=(0, 1)))
+    assert engine.settle(Settings(), dense).halo == 0
 
 
 @pytest.mark.parametrize("softmax", ["all", "prompt"])  # on the device, and head by head on the host

@@ -42,3 +42,7 @@ def test_cut_prompts_alone(tmp_path, capsys):
 
 def test_several_facts_are_a_column_of_their_own():
     assert pivot.cell_of(record("v3", 0.2, "fact", True) | {"cell": {"task": "fact", "facts": 8}}) == "fact of 8"
+
+
+def test_without_dense_there_is_no_divergence():
+    assert cells(pivot.table([record("v3", 0.2, "fact", True, kl=None)])[2])[4:6] == ["", "100"]

@@ -28,7 +28,8 @@ HELP = {
     "normalise": "How scores are brought to a common scale.",
     "chunk": "Tokens in a chunk.",
     "edges": "Where kept pieces begin and end.",
-    "halo": "Keep the N tokens before each kept chunk with it, out of the same budget.",
+    "halo": "Keep the N tokens before each kept chunk with it, out of the same budget (none given: 8 where the "
+    "target has recurrent layers).",
     "backbone": "Fraction of the budget for evenly spaced chunks.",
     "dense_ends": "Fraction of the budget for the prompt's first and last tokens.",
     "boost_first": "Factor on the scores of the first tokens.",

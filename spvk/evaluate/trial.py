@@ -102,7 +102,7 @@ class Trial:
         return records
 
     def record(self, policy: Policy, keep: float | None) -> Record:
-        settings, clock = policy.settings(keep), engine.Clock()
+        settings, clock = engine.settle(policy.settings(keep), self.target), engine.Clock()
         selection = self.select(policy, settings, clock)
         answer, logits = self.read(selection, settings, clock)
         if policy.name == DENSE:

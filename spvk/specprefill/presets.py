@@ -20,7 +20,7 @@ PAPER: Mapping[str, Any] = MappingProxyType({
     "pool": 13,
     "boost_first": 1.0, "boost_first_n": 0,
     "boost_last": 1.0, "boost_last_n": 0,
-    "guard_first": 0, "guard_last": 0,
+    "guard_first": 0, "guard_last": 0, "halo": 0,
 })
 """Speculative Prefill (arXiv 2502.02789): top fraction of 32-token chunks, nothing boosted.
 

@@ -75,8 +75,9 @@ class Settings:
     """Tokens in a chunk."""
     edges: str = _setting("fixed", Choice(EDGES), "SP_EDGES")
     """Where kept pieces begin and end; see edges.py."""
-    halo: int = _setting(0, Whole(0), "SP_HALO")
-    """Tokens before each kept chunk that are kept with it, out of the same budget; see spread.py."""
+    halo: int | None = _setting(None, Whole(0, optional=True), "SP_HALO")
+    """Tokens before each kept chunk that are kept with it, out of the same budget; see spread.py. None: as many as
+    help a target with recurrent layers (`engine.settle`), none for others."""
     backbone: float = _setting(0.0, Real(1.0, zero=True), "SP_BACKBONE")
     """Fraction of the kept budget that goes to evenly spaced chunks, in [0, 1]."""
     dense_ends: float = _setting(0.0, Real(1.0, zero=True), "SP_DENSE_ENDS")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from spvk.specprefill.edges import FINDERS, Layout, Span, fill
 from spvk.specprefill.settings import Settings
 
+HYBRID_HALO = 8  # tokens, where a target has recurrent layers: docs/GDN.md
 ROUNDING = 1e-9  # tokens: 0.29 of 100 is 29, whatever their product
 
 
@@ -28,7 +29,7 @@ def spread(scores: NDArray, budget: int, layout: Layout, settings: Settings) -> 
     `settings.dense_ends` and `backbone` are fractions of the budget; the `halo` tokens before each run of
     guards, chunk of the backbone and ranked chunk are kept with it, as far as the budget goes.
     """
-    kept, halo = layout.guards.copy(), settings.halo
+    kept, halo = layout.guards.copy(), settings.halo or 0
     left = min(budget, int((~kept).sum()))
     at_ends, spaced = (int(f * left + ROUNDING) for f in (settings.dense_ends, settings.backbone))
     left -= keep_ends(kept, at_ends)

@@ -13,7 +13,7 @@ from spvk.specprefill.presets import PRESETS
 V3 = Settings().as_dict()
 PAPER = {
     "preset": "paper", "select": "chunk", "lookahead": 7, "softmax": "prompt", "pool": 13, "boost_first": 1.0,
-    "boost_first_n": 0, "boost_last": 1.0, "boost_last_n": 0, "guard_first": 0, "guard_last": 0,
+    "boost_first_n": 0, "boost_last": 1.0, "boost_last_n": 0, "guard_first": 0, "guard_last": 0, "halo": 0,
 }  # fmt: skip
 AUTO = {
     "preset": "auto", "mode": "auto", "select": "adaptive", "edges": "snapped", "chunk": 12, "protect": "on",

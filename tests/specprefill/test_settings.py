@@ -29,7 +29,7 @@ DEFAULTS = {
     "normalise": "minmax",
     "chunk": 32,
     "edges": "fixed",
-    "halo": 0,
+    "halo": None,
     "backbone": 0.0,
     "dense_ends": 0.0,
     "boost_first": 1.5,
