@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spvk import embedded
+from spvk import demo, embedded
 from spvk.chat import ChatTemplate
 from spvk.gguf import open_gguf
 from spvk.tokenizer import Tokenizer
@@ -51,6 +51,20 @@ def test_the_demo_answers_right_from_a_fifth_and_from_everything(spvk):
     sparse, dense = (int(n.replace(",", "")) for n in rows["tokens read"])
     assert 0.15 < sparse / dense < 0.25 and dense > 3800
     assert all(int(rows[name][0].replace(",", "")) > 0 for name in ("score", "prefill", "time to first token"))
+
+
+def test_the_demo_shows_no_first_run(monkeypatch):
+    """A software driver compiles in it."""
+    ran = []
+
+    def run_prefill(target, draft, prompt, settings, **options):
+        ran.append(settings.mode)
+        return {"run": len(ran)}
+
+    monkeypatch.setattr(demo.job, "run_prefill", run_prefill)
+    result = demo.run_demo(screen=None)
+    assert ran == ["always", "always", "off"]
+    assert (result["sparse"], result["dense"]) == ({"run": 2}, {"run": 3})
 
 
 def test_the_pair_is_what_the_commands_use_without_models(spvk):
