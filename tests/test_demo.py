@@ -67,6 +67,13 @@ def test_the_demo_shows_no_first_run(monkeypatch):
     assert (result["sparse"], result["dense"]) == ({"run": 2}, {"run": 3})
 
 
+def test_the_readme_shows_what_the_demo_prints():
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    example = embedded.example()
+    for line in (f"question: {example.question}", f"answer               {example.truth}  {example.truth}"):
+        assert f"\n    {line}\n" in text
+
+
 def test_the_pair_is_what_the_commands_use_without_models(spvk):
     example = embedded.example()
     question = f"{example.document[:2000]}\n\n{example.question}"
