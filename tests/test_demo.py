@@ -83,6 +83,11 @@ def test_the_pair_is_what_the_commands_use_without_models(spvk):
     assert "models: the embedded pair" in err
 
 
+def test_a_wrong_option_is_one_line_without_models_too(spvk):
+    status, out, err = spvk("prefill", "-p", "x", "--dense-layers", "-1")
+    assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("spvk: --dense-layers: found '-1'")
+
+
 def test_half_a_pair_is_refused(spvk):
     status, out, err = spvk("prefill", "-md", embedded.DRAFT, "-p", "x")
     assert (status, out) == (2, "") and err.splitlines()[-1].startswith("spvk: --target: missing")

@@ -109,11 +109,11 @@ def run(options: dict[str, Any], page_flag: str) -> None:
     from .. import job, outputs, show
 
     given = {name: options.pop(name) for name in OWN if name in options}
-    given["target"], given["draft"] = pair(given["target"], given["draft"])
     options["protect"], ranges = job.read_protect(options["protect"])
     settings = job.read_settings(options, os.environ)
     prompt = (given["prompt"], given["prompt_file"], given["tokens_file"])
     source = job.Prompt.of(*prompt, raw=given["raw"], system=given["system"])
+    given["target"], given["draft"] = pair(given["target"], given["draft"])
     json_file, page_file = given["json_file"], given["page_file"]
     inputs = (given["target"], given["draft"], given["prompt_file"], given["tokens_file"])
     outputs.require_writable(json_file, inputs)
