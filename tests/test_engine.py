@@ -1,7 +1,6 @@
 """Scoring, sparse prefill and decode on the trained pair; memory; refusals."""
 
 import json
-
 from types import SimpleNamespace
 
 import numpy as np
