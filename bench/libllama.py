@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 from ctypes import (
     POINTER,
-    byref,
     c_bool,
     c_char_p,
     c_float,
