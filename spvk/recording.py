@@ -69,9 +69,7 @@ class Dispatch:
     flops: int = 0  # at full batch and context: what a submission is cut by
     split: int = 0  # the axis along which the launch may be cut in several
     columns: tuple[int, int] | None = None  # [start, end) of every row of `y`, where no more is touched
-    rounds: Buffer | None = (
-        None  # whose rows `packed` gets, rounded, whether or not they are stored there too
-    )
+    rounds: Buffer | None = None  # whose rows `packed` gets rounded, whether or not they are stored there too
 
     def __post_init__(self) -> None:
         if any(not 1 <= g <= MAX_GROUPS for g in self.groups):

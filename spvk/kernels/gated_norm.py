@@ -30,8 +30,9 @@ def gated_norm(
     """x, z [rows, heads * size], weight [size] -> y [rows, heads * size], float32; step.tokens rows.
 
     Rows of z lie `stride` floats apart (default: as those of x). With `packed`, where the device class has a
-    layout for that (quantize_rows.layout), y is left alone and its rows go there, rounded. Raises ValueError for a size that is no
-    multiple of 32 or above 256, a stride that is none of 4, or a short or unaligned buffer.
+    layout for that (quantize_rows.layout), y is left alone and its rows go there, rounded.
+    Raises ValueError for a size that is no multiple of 32 or above 256, a stride that is none of 4, or a short or
+    unaligned buffer.
     """
     stride = heads * size if stride is None else stride
     expect_multiple(
