@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 
 from . import embedded, job
-from .explain import read_strip
+from .heat import read_strip
 from .show import Screen, columns
-from .specprefill import Settings
+from .specprefill import Settings, positions_of
 
 PHASES = ("load", "score", "select", "prefill", "decode", "ttft")
 KEEP = 0.2
@@ -60,6 +60,5 @@ def lines(result: dict) -> list[str]:
 def strip(report: dict) -> str:
     """The prompt as one line as wide as the terminal, at most 100: what was read of it."""
     kept = np.zeros(report["prompt_tokens"], bool)
-    for start, end in report["kept_spans"]:
-        kept[start:end] = True
+    kept[positions_of(report["kept_spans"])] = True
     return read_strip(kept, min(100, shutil.get_terminal_size().columns))

@@ -10,9 +10,10 @@ from typing import Iterable
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .explain import Account, heat_strip
+from .explain import Account
 from .gguf import open_gguf
 from .gguf.mismatch import plain
+from .heat import heat_strip
 from .models import architecture_of, describe_skipped
 
 PHASES = {"score": "draft scores", "prefill": "target prefills", "decode": "target decodes"}

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from harness import Bench, nmse
-from spvk import job
+from models import DRAFT, TARGET, prompts
+from spvk import engine, job
 from spvk.cli import main
 from spvk.kernels.profile import Profile, profile_for
+from spvk.model import Model
+from spvk.specprefill import Settings
 from spvk.vulkan import Device
 
 # The same examples on every run, and no time limit on slow machines: a red suite then means a change.
@@ -30,6 +33,25 @@ def device():
 @pytest.fixture(scope="session")
 def profile(device) -> Profile:
     return profile_for(device.info)
+
+
+@pytest.fixture(scope="module")
+def pair(device):
+    """The trained pair: target and draft."""
+    with Model(device, TARGET) as target, Model(device, DRAFT) as draft:
+        yield target, draft
+
+
+@pytest.fixture(scope="module")
+def prompt() -> dict:
+    """A question about one fact, 256 tokens."""
+    return prompts(256, 1, 1)[0]
+
+
+@pytest.fixture(scope="module")
+def dense(pair, prompt) -> list[int]:
+    """The target's answer after all tokens."""
+    return engine.prefill(*pair, prompt["tokens"], Settings(mode="off"), predict=2).tokens
 
 
 @pytest.fixture

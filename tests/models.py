@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from pathlib import Path
 
@@ -34,3 +35,9 @@ def broken_draft(path: Path) -> Path:
     data[norm.offset : norm.offset + 4] = np.float32(np.nan).tobytes()
     path.write_bytes(data)
     return path
+
+
+def prompts(length: int, facts: int, count: int) -> list[dict]:
+    lines = (FIXTURES / "trained" / "prompts.jsonl").read_text().splitlines()
+    found = [p for p in map(json.loads, lines) if (p["len"], p["facts"]) == (length, facts)]
+    return found[:count]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import assert_close, nmse
-from models import DRAFT, TARGET, TINY, exact
+from models import DRAFT, TARGET, TINY, exact, prompts
 from reference import Reference
 from spvk import engine, job
 from spvk.dense_layers import prefill_kept, require_gaps
@@ -18,7 +18,6 @@ from spvk.models.builder import Gaps
 from spvk.session import Session
 from spvk.specprefill import Settings
 from test_cli import refused
-from test_engine import prompts
 
 BUDGET = 1e-8  # NMSE, as in test_fidelity.py
 CASE = "n257/tokens"

@@ -1,12 +1,11 @@
 """Scoring, sparse prefill and decode on the trained pair; memory; refusals."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from models import DRAFT, FIXTURES, TARGET, TINY, exact
+from models import DRAFT, TINY, exact, prompts
 from spvk import engine
 from spvk.errors import SpvkError
 from spvk.model import Model
@@ -17,21 +16,9 @@ from spvk.specprefill.selection import choose
 
 
 @pytest.fixture(scope="module")
-def pair(device):
-    with Model(device, TARGET) as target, Model(device, DRAFT) as draft:
-        yield target, draft
-
-
-@pytest.fixture(scope="module")
 def tiny(device):
     with Model(device, TINY) as model:
         yield model
-
-
-def prompts(length: int, facts: int, count: int) -> list[dict]:
-    lines = (FIXTURES / "trained" / "prompts.jsonl").read_text().splitlines()
-    found = [p for p in map(json.loads, lines) if (p["len"], p["facts"]) == (length, facts)]
-    return found[:count]
 
 
 @pytest.mark.parametrize("length,facts", [(256, 8), (1024, 1)])

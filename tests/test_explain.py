@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models import DRAFT, TARGET
-from spvk.explain import Account, chunk_rows, groups, head_rows, heat_strip, levels, page, prompt_html, visible
+from models import DRAFT, TARGET, prompts
+from spvk.explain import Account, chunk_rows, groups, head_rows, page, prompt_html, visible
+from spvk.heat import heat_strip, levels
 from spvk.gguf import open_gguf
 from spvk.specprefill import Decision, Selection, Settings, Structure, Timings, report_dict, spans_of
 from spvk.tokenizer import Tokenizer
 from test_cli import refused
-from test_engine import prompts
 
 VOID = {"meta", "link", "br", "img", "input"}
 HOSTILE = [b"</div><script>alert(1)</script>", b"<img src=x onerror=alert(1)>", b"\"'&amp; {{ r }} {% x %}"]

@@ -18,27 +18,9 @@ from spvk.session import Session
 from spvk.specprefill import Rates, Settings, read_structure, reduce_rows
 from spvk.specprefill.cost import Rate
 from test_cli import refused
-from test_engine import prompts
 
 CHUNK = {"select": "chunk", "keep": 0.2}
 AUTO = {"preset": "auto"}
-
-
-@pytest.fixture(scope="module")
-def pair(device):
-    with Model(device, TARGET) as target, Model(device, DRAFT) as draft:
-        yield target, draft
-
-
-@pytest.fixture(scope="module")
-def prompt() -> dict:
-    return prompts(256, 1, 1)[0]
-
-
-@pytest.fixture(scope="module")
-def dense(pair, prompt) -> list[int]:
-    """The target's answer after all tokens."""
-    return engine.prefill(*pair, prompt["tokens"], Settings(mode="off"), predict=2).tokens
 
 
 def structure_of(pair, prompt, settings, ranges=()):

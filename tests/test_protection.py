@@ -9,10 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from models import DRAFT, TARGET
 from specprefill.chats import TOOL, TURNS, chatml, qwen, sentences
 from spvk import engine
-from spvk.model import Model
 from spvk.specprefill import Settings, Structure, read_structure
 from spvk.specprefill.protect import REASONS
 
@@ -42,12 +40,6 @@ class Chat(NamedTuple):
     def places(self, reason: str) -> np.ndarray:
         """Positions of the tokens that this reason protects."""
         return np.flatnonzero(self.structure.labels == 1 + REASONS.index(reason))
-
-
-@pytest.fixture(scope="module")
-def pair(device):
-    with Model(device, TARGET) as target, Model(device, DRAFT) as draft:
-        yield target, draft
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["spelled", "tokens"])

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import pytest
 
-from models import DRAFT, TARGET, broken_draft
+from models import broken_draft
 from spvk import engine
 from spvk.errors import SpvkError
 from spvk.model import Model
 from spvk.specprefill import Rates, Settings, choose, read_structure
 from spvk.specprefill.cost import Rate
 from spvk.specprefill.decide import STATUSES
-from test_engine import prompts
 
 CHUNK = {"select": "chunk", "keep": 0.2}
 AUTO = {"preset": "auto"}
@@ -20,27 +19,10 @@ SLOW_DRAFT = Rates(target=Rate(0.0, 1.0, 0.0), draft=Rate(0.0, 0.75, 0.0))  # ms
 
 
 @pytest.fixture(scope="module")
-def pair(device):
-    with Model(device, TARGET) as target, Model(device, DRAFT) as draft:
-        yield target, draft
-
-
-@pytest.fixture(scope="module")
 def broken(device, tmp_path_factory):
     path = broken_draft(tmp_path_factory.mktemp("broken") / "broken.gguf")
     with Model(device, path) as draft:
         yield draft
-
-
-@pytest.fixture(scope="module")
-def prompt() -> dict:
-    return prompts(256, 1, 1)[0]
-
-
-@pytest.fixture(scope="module")
-def dense(pair, prompt) -> list[int]:
-    """The target's answer after all tokens."""
-    return engine.prefill(*pair, prompt["tokens"], Settings(mode="off"), predict=2).tokens
 
 
 def unprotected(scores, settings, structure, **how):

@@ -95,9 +95,6 @@ def evaluate(
     from .. import outputs, show
     from ..evaluate import generate, plots, policies, run, table
 
-    target, draft = pair(target, draft)
-    if draft is None:
-        raise SpvkError("--draft: missing, expected a GGUF file beside --target")
     if json_file == "-" or (resume and json_file is None):
         raise SpvkError(f"--json: found {json_file or 'none'}, expected the name of a file")
     given = {"--length": length, "--depth": depth, "--count": count}
@@ -105,6 +102,9 @@ def evaluate(
     plan = policies.Plan(
         policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch, precision
     )
+    target, draft = pair(target, draft)
+    if draft is None:
+        raise SpvkError("--draft: missing, expected a GGUF file beside --target")
     outputs.require_writable(json_file, (target, draft, prompts))
     outputs.require_writable(md_file, (target, draft, prompts, json_file))
     plots.require_folder(plots_folder)
