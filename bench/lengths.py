@@ -30,7 +30,8 @@ from spvk.errors import SpvkError
 from spvk.model import Model
 from spvk.models.builder import Capture
 from spvk.recording import Dispatch
-from spvk.session import Session, prepare
+from spvk.prepare import prepare
+from spvk.session import Session
 from spvk.vulkan import Commands, Device
 
 SCORE = "score_"  # how the score kernels' names begin

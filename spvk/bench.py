@@ -29,7 +29,8 @@ from . import __version__
 from .errors import SpvkError
 from .gguf.mismatch import plain
 from .model import Model
-from .session import Session, prepare
+from .prepare import prepare
+from .session import Session
 from .show import Screen
 from .vulkan import Device
 

@@ -13,8 +13,9 @@ from .dense_layers import prefill_kept, require_gaps
 from .errors import SpvkError
 from .model import Model
 from .models.builder import Capture, Gaps
+from .prepare import prepare
 from .scoring import BATCH, Progress, by_head, capture_for, quiet, score
-from .session import Session, check_tokens, prepare
+from .session import Session, check_tokens
 from .specprefill import (
     Decision,
     Rates,

@@ -77,6 +77,11 @@ class Dispatch:
                 f"{self.module}: workgroups {self.groups}, expected 1 to {MAX_GROUPS} on each axis"
             )
 
+    @property
+    def pipeline(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """What is compiled for it: the module and its specialisation constants, sorted."""
+        return self.module, tuple(sorted(self.spec.items()))
+
     def touched(self) -> Iterable[tuple[Buffer, str]]:
         """(buffer, access) of every buffer argument; access is r, w or rw."""
         module = shaders.manifest()[self.module]

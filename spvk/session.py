@@ -118,24 +118,6 @@ def record(
     return b.out
 
 
-def prepare(
-    model: Model, context: int, batch: int, capture: Capture = Capture(), gaps: Gaps = Gaps()
-) -> None:
-    """Compile the pipelines of every recording that such a session may need, several at a time."""
-    batch = min(batch, context)
-    buffers = name_buffers(model, context, batch, capture, gaps)
-    sizes = recording_sizes(batch)
-    parts = ("whole", "gather") if gaps.dense_layers else ("whole",)  # the others have the whole's pipelines
-    model.device.compile(
-        [
-            d
-            for rows in sizes
-            for part in parts
-            for d in record(model, buffers, context, rows, capture, True, gaps, part)
-        ]
-    )
-
-
 class Session:
     """Caches for `context` tokens and recordings for batches of up to `batch` tokens.
 
@@ -242,6 +224,15 @@ class Session:
         rows = next((b for b in BUCKETS if n <= b < self.batch), self.batch)
         step_params.write(self.inputs["step"], n, past, self.prompt, self.row)
         self._commands(rows, last, part).run()
+
+    def run_once(self, recording: Recording) -> None:
+        """Run dispatches of this session as if its first batch were one token of id 0; nothing is kept of it."""
+        for values in self.inputs.values():
+            values[:] = 0
+        step_params.write(self.inputs["step"], 1, 0, 1, 0)
+        commands = Commands(self.model.device, self.memory, recording)
+        commands.run()
+        commands.free()
 
     def _commands(self, rows: int, last: bool, part: str) -> Commands:
         key = (rows, last, part)

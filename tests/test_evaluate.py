@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from models import DRAFT, FIXTURES, TARGET
+from specprefill.chats import qwen, sentences
 from spvk.cli import main
 from spvk.evaluate import trial as evaluation
 from spvk.evaluate.generate import Recipe
-from spvk.evaluate.policies import read_policies
+from spvk.evaluate.policies import Plan, read_policies
 from spvk.evaluate.prompts import Question, read_line
 from spvk.gguf import open_gguf
-from spvk.specprefill import fingerprint, spans_of
+from spvk.specprefill import fingerprint, read_structure, spans_of
 from spvk.tokenizer import Tokenizer
 
 FIRST_TWO = [
@@ -198,6 +199,26 @@ def test_an_oracle_knows_the_sentence_and_the_question():
     needed = evaluation.needed_of(q, evaluation.gold_of(q, tokens, model)[0], tokens, model)
     kept = tokenizer.decode(tokens[needed])
     assert all(text in kept for text in q.needed) and kept.endswith(q.asked)
+
+
+def test_a_baseline_protects_what_auto_does(monkeypatch):
+    tokenizer, template = qwen(True)
+    text = template.render([{"role": "system", "content": "Be brief."}, {"role": "user", "content": sentences(60)}])
+    tokens = np.array(tokenizer.encode(text))
+    target = SimpleNamespace(tokenizer=tokenizer)
+    monkeypatch.setattr(evaluation.Trial, "score", lambda *_: (np.linspace(1, 2, len(tokens)), 0.0))
+    policies = read_policies("auto,ends:protect=on,random:protect=on,ends")
+    trial = evaluation.Trial(Question("", "", (), tokens=tokens), tokens, target, target, Plan(policies, [0.2]))
+    kept = {}
+    for policy in policies:
+        selection = trial.select(policy, policy.settings(0.2), evaluation.engine.Clock())
+        kept[policy.label] = selection.positions
+    auto, ends, random, plain = kept.values()
+    protected = np.flatnonzero(read_structure(tokens, tokenizer, policies[0].settings(0.2)).protected)
+    assert len(protected) > 80 and len(auto) == len(ends) == len(random) > len(plain)
+    for positions in (auto, ends, random):
+        assert np.isin(protected, positions).all()
+    assert not np.isin(protected, plain).all() and auto.tolist() != ends.tolist() != random.tolist()
 
 
 def test_an_oracle_refuses_a_prompt_that_knows_nothing(spvk, tmp_path):

@@ -90,7 +90,8 @@ def evaluate(
     Generated prompts have exact answers: a pass key, one of several keys, the variables of a chain, how often
     something happened, an entry of a list, what a function returns.
     The baselines random, recent, even and ends keep as many tokens as v3 does, and so does oracle: the question
-    and what its answer needs, which a prompt has to tell, then evenly spaced chunks.
+    and what its answer needs, which a prompt has to tell, then evenly spaced chunks. With protect=on they also
+    keep what auto protects, and as many tokens as auto.
     """
     from .. import outputs, show
     from ..evaluate import generate, plots, policies, run, table

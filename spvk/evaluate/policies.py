@@ -126,7 +126,7 @@ def read_keeps(text: str) -> list[float]:
 def baseline_selection(
     policy: Policy, settings: Settings, budget: Selection, seed: str, needed: Sequence[int] = ()
 ) -> Selection:
-    """A baseline that keeps as many tokens as `budget` does; the oracle keeps those `needed` first."""
+    """A baseline that keeps as many tokens as `budget` does, those `needed` first."""
     n = budget.prompt_tokens
     positions = baseline(
         policy.name,
@@ -136,7 +136,7 @@ def baseline_selection(
         guard_first=settings.guard_first,
         guard_last=settings.guard_last,
         seed=seed,
-        needed=needed if policy.is_oracle else (),
+        needed=needed,
     )
     chunks = -(-n // settings.chunk)
     return Selection(n, positions, np.full(chunks, np.nan), np.zeros(chunks, dtype=bool))

@@ -9,7 +9,8 @@ import numpy as np
 from .. import engine, job
 from ..errors import SpvkError
 from ..model import Model
-from ..session import Session, check_tokens, prepare
+from ..prepare import prepare
+from ..session import Session, check_tokens
 from ..specprefill import (
     Selection,
     Settings,
@@ -130,15 +131,21 @@ class Trial:
         if policy.name == DENSE:
             return keep_all(n, settings)
         importance, score_ms = self.score(settings)
+        structure = self.structure(settings)
         if policy.is_baseline:
-            budget = choose(importance, settings, pooled=engine.by_head(settings))
+            budget = choose(importance, settings, structure, pooled=engine.by_head(settings))
             with clock.phase("select_ms"):
-                needed = needed_of(self.q, self.gold, self.tokens, self.target) if policy.is_oracle else ()
                 seed = f"{self.plan.seed}/{self.q.id}/{settings.keep}"
-                return baseline_selection(policy, settings, budget, seed, needed)
+                return baseline_selection(policy, settings, budget, seed, self.known(policy, structure))
         clock.ms["score_ms"] = score_ms
         with clock.phase("select_ms"):
-            return choose(importance, settings, self.structure(settings), pooled=engine.by_head(settings))
+            return choose(importance, settings, structure, pooled=engine.by_head(settings))
+
+    def known(self, policy: Policy, structure: Structure | None) -> np.ndarray:
+        """The positions int32 [k] that a baseline keeps in any case: what is protected, and what an oracle knows."""
+        protected = np.zeros(0) if structure is None else np.flatnonzero(structure.protected)
+        needed = needed_of(self.q, self.gold, self.tokens, self.target) if policy.is_oracle else ()
+        return np.r_[protected, needed].astype(np.int32)
 
     def structure(self, settings: Settings) -> Structure | None:
         """What a policy protects; version 3.1 and the paper protect nothing."""

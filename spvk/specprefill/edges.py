@@ -35,7 +35,9 @@ class Layout:
     messages: NDArray[np.int64] = field(default_factory=no_indices)
     """Token indices where a message begins: no span crosses them."""
     sentences: NDArray[np.int64] = field(default_factory=no_indices)
-    """Token indices where a sentence begins: `snapped` prefers to cut there."""
+    """Token indices where a sentence or a line begins: `snapped` prefers to cut there."""
+    indented: NDArray[np.int64] = field(default_factory=no_indices)
+    """Those of `sentences` whose line is indented: the second best places to cut."""
 
     @property
     def segments(self) -> list[Span]:
@@ -78,7 +80,11 @@ def peaks(scores: NDArray, layout: Layout) -> list[Span]:
 
 
 def snapped(scores: NDArray, layout: Layout) -> list[Span]:
-    """Chunks that end where a sentence does, 0.5 to 1.5 times as long as asked, by mean score."""
+    """Chunks that end where a sentence does, 0.5 to 2 times as long as asked, by mean score.
+
+    An indented line goes with the one before it where both fit: a definition is found by its name and used for
+    its body.
+    """
     return ranked(scores, layout, [s for segment in layout.segments for s in _sentences(segment, layout)])
 
 
@@ -153,15 +159,22 @@ def _grid(layout: Layout, size: int, stride: int) -> list[Span]:
 def _sentences(segment: Span, layout: Layout) -> Iterable[Span]:
     """One message as spans that end at the sentence boundary nearest to a chunk's end."""
     (start, high), chunk = segment, layout.chunk
-    bounds = np.append(layout.sentences[(layout.sentences > start) & (layout.sentences < high)], high)
+    lines = np.append(layout.sentences[(layout.sentences > start) & (layout.sentences < high)], high)
+    choices = (np.setdiff1d(lines, layout.indented), lines)
     while high - start > chunk:
-        near = bounds[np.abs(bounds - start - chunk) * 2 <= chunk]
-        near = near[near > start]
-        end = int(near[np.abs(near - start - chunk).argmin()]) if near.size else start + chunk
+        ends = (_nearest(bounds, start, chunk) for bounds in choices)
+        end = next((end for end in ends if end is not None), start + chunk)
         yield start, end
         start = end
     if start < high:
         yield start, high
+
+
+def _nearest(bounds: NDArray, start: int, chunk: int) -> int | None:
+    """The one of `bounds` nearest to `chunk` tokens from `start`, of those 0.5 to 2 times as far; None: none is."""
+    far = bounds - start
+    near = bounds[(far > 0) & (2 * far >= chunk) & (far <= 2 * chunk)]
+    return int(near[np.abs(near - start - chunk).argmin()]) if near.size else None
 
 
 def _best_run(scores: NDArray, tokens: NDArray, size: int) -> NDArray:

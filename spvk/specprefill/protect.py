@@ -22,7 +22,7 @@ from spvk.specprefill.edges import no_indices
 from spvk.specprefill.rules import shown
 from spvk.specprefill.selection import Selection, spans_of
 from spvk.specprefill.settings import Settings
-from spvk.specprefill.text import Kind, kind_of, sentence_starts
+from spvk.specprefill.text import Kind, indented_of, kind_of, sentence_starts
 
 REASONS = ("caller", "last_user", "system", "tools", "tool_call", "tool_result", "control", "bos")
 """Why a token is protected; where several hold, the later one is given."""
@@ -57,7 +57,9 @@ class Structure:
     messages: NDArray[np.int64] = field(default_factory=no_indices)
     """Token indices where a message, a tool call or a tool result begins or ends: chunks stop there."""
     sentences: NDArray[np.int64] = field(default_factory=no_indices)
-    """Token indices where a sentence begins."""
+    """Token indices where a sentence or a line begins."""
+    indented: NDArray[np.int64] = field(default_factory=no_indices)
+    """Those of `sentences` whose line is indented."""
     kind: Kind = Kind("prose", 0.0)
     tools: str | None = None
     """Where the prompt shows tools, in words; None: nowhere."""
@@ -98,7 +100,9 @@ def read_structure(
     spans = named + (_chat_spans(chat, vocabulary, settings.last_user) if on else [])
     messages = chat.boundaries if on else no_indices()
     labels = _labels(spans, len(tokens))
-    return Structure(labels, messages, sentence_starts(chat.pieces), kind_of(chat.text), tools)
+    sentences = sentence_starts(chat.pieces)
+    indented = indented_of(sentences, chat.pieces)
+    return Structure(labels, messages, sentences, indented, kind_of(chat.text), tools)
 
 
 def check_ranges(ranges: Iterable[Any], n: int) -> list[tuple[int, int]]:

@@ -152,7 +152,7 @@ def _select_spans(
 
 
 def _layout(guards: NDArray, settings: Settings, structure: Structure | None) -> Layout:
-    found = () if structure is None else (structure.messages, structure.sentences)
+    found = () if structure is None else (structure.messages, structure.sentences, structure.indented)
     return Layout(guards, settings.chunk, *found)
 
 

@@ -14,6 +14,8 @@ CODE_SHARE = 0.3
 
 _SENTENCE_END = re.compile(rb"""([.!?]["')\]]?|[\r\n])\s*\Z""")
 
+_INDENT = re.compile(rb"[\r\n][ \t]+\Z")
+
 _CODE_LINE = re.compile(
     r"""^\s*(
       (def|class|import|from|return|if|elif|else|for|while|try|except|with|switch|case|func|fn|function|let
@@ -73,3 +75,17 @@ def sentence_starts(pieces: Sequence[bytes]) -> NDArray[np.int64]:
             starts.append(i)
         after = ended[i] or (after and blank[i])
     return np.array(starts, dtype=np.int64)
+
+
+def indented_of(starts: NDArray[np.int64], pieces: Sequence[bytes]) -> NDArray[np.int64]:
+    """Those of `starts` (see sentence_starts) that begin a line with white space, int64, sorted."""
+    return np.array([s for s in starts.tolist() if _INDENT.search(_before(s, pieces))], dtype=np.int64)
+
+
+def _before(start: int, pieces: Sequence[bytes]) -> bytes:
+    """The white space before what token `start` has to say, and the last token before it that has something."""
+    first = start - 1
+    while first > 0 and not pieces[first].strip():
+        first -= 1
+    piece = pieces[start]
+    return b"".join(pieces[first:start]) + piece[: len(piece) - len(piece.lstrip())]

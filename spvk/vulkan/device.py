@@ -58,6 +58,7 @@ class Device:
         self.layouts = Layouts(self.handle)
         self.modules: dict[str, object] = {}
         self.pipelines: dict[tuple, object] = {}
+        self.launched: set[tuple] = set()  # keys of those that have run (prepare.py)
         self.cache = self._load_cache()
 
     # -- opening ---------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ class Device:
 
     def compile(self, recording: Recording) -> None:
         """Make the pipelines that a recording needs, on all cores: drivers compile outside Python's lock."""
-        wanted = {(d.module, tuple(sorted(d.spec.items()))): d for d in recording}
+        wanted = {d.pipeline: d for d in recording}
         missing = [d for key, d in wanted.items() if key not in self.pipelines]
         for name in {d.module for d in missing}:  # what pipelines share is not made twice by two threads
             module = shaders.manifest()[name]

@@ -20,10 +20,11 @@ unhurried = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis
 FACT = slice(57, 67)
 
 
-def layout(n, chunk=32, guards=(), messages=(), sentences=()):
+def layout(n, chunk=32, guards=(), messages=(), sentences=(), indented=()):
     mask = np.zeros(n, dtype=bool)
     mask[list(guards)] = True
-    return Layout(mask, chunk, np.array(messages, dtype=np.int64), np.array(sentences, dtype=np.int64))
+    bounds = (np.array(indices, dtype=np.int64) for indices in (messages, sentences, indented))
+    return Layout(mask, chunk, *bounds)
 
 
 def kept(scores, budget, edges, **more):
@@ -99,8 +100,18 @@ def test_snapped_chunks_end_with_sentences():
     scores = np.repeat([1.0, 3.0, 2.0], [30, 40, 30])
     assert kept(scores, 40, "snapped", sentences=[30, 70]) == [(30, 70)]
     assert kept(scores, 32, "snapped") == [(32, 64)]  # no sentence is known: as fixed
-    far = [10, 90]  # too far from 32 and 64 to be used; 90 is nearer to 96 than the end is
-    assert kept(np.arange(100.0), 10, "snapped", sentences=far) == [(90, 100)]
+    far = [10, 70, 140]  # 10 is less than 0.5 chunks from 0, 70 more than 2; 140 is more than 2 from 70
+    assert kept(np.arange(160.0), 58, "snapped", sentences=far) == [(102, 160)]
+    assert kept(np.repeat([0.0, 3.0, 2.0], [32, 38, 90]), 40, "snapped", sentences=far) == [(32, 72)]
+
+
+def test_snapped_keeps_an_indented_line_with_the_one_before():
+    scores = np.repeat([2.5, 3.0, 2.0, 1.0], [30, 30, 14, 26])
+    lines = [30, 60, 74]
+    assert kept(scores, 44, "snapped", sentences=lines) == [(0, 14), (30, 60)]
+    assert kept(scores, 44, "snapped", sentences=lines, indented=[60]) == [(30, 74)]
+    # from 30 to 100 is more than two chunks: the indented line is better than a cut inside a line
+    assert kept(scores, 44, "snapped", sentences=lines, indented=[60, 74]) == [(0, 14), (30, 60)]
 
 
 def test_ties_go_to_the_earlier():

@@ -196,7 +196,7 @@ def test_a_raw_prompt_has_control_tokens_and_ranges_only():
     tokens = tokenizer.encode(" the code of the red door is amber falcon . what is the code ?")
     structure = read_structure(tokens, tokenizer, PROTECT, ranges=[(2, 5)])
     assert [tuple(s) for s in structure.spans] == [(2, 5, "caller")]
-    assert structure.messages.size == 0 and structure.sentences.tolist() == [10]
+    assert structure.messages.size == 0 and structure.sentences.tolist() == [10] and structure.indented.size == 0
     assert structure.tools is None
 
 

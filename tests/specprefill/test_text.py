@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import spvk.specprefill.text as text_module
-from spvk.specprefill.text import kind_of, sentence_starts
+from spvk.specprefill.text import indented_of, kind_of, sentence_starts
 
 C = """#include <stdio.h>
 // print
@@ -64,3 +64,18 @@ def test_characters_are_weighed_not_lines():
 )
 def test_sentence_starts(pieces, starts):
     assert sentence_starts(pieces).tolist() == starts
+
+
+@pytest.mark.parametrize(
+    "pieces, indented",
+    [
+        ([b"def f():", b"\n", b"   ", b" return", b" 1", b"\n\n", b"def"], [3]),
+        ([b"a:\n", b"  b\n", b"\tc\n", b"d"], [1, 2]),
+        ([b"One", b".", b" Two", b".", b"\n", b"Three"], []),
+        ([b"x", b".", b"\n", b" ", b"\n", b"y"], []),  # an empty line's space is no indentation
+        ([b"\n", b" ", b"y"], [2]),
+        ([], []),
+    ],
+)
+def test_indented_lines(pieces, indented):
+    assert indented_of(sentence_starts(pieces), pieces).tolist() == indented
