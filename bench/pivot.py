@@ -18,6 +18,7 @@ from statistics import mean, median
 from tables import markdown
 
 from spvk.evaluate.metrics import wilson
+from spvk.evaluate.table import keep_text
 
 
 def read(paths: list[Path], cut: bool) -> list[dict]:
@@ -36,18 +37,23 @@ def share(flags: list[bool]) -> float:
     return 100 * sum(flags) / len(flags)
 
 
+def is_right(record: dict) -> bool:
+    """Whether the answer is stated, where it is text; else exact match."""
+    return record["exact"] if record["stated"] is None else record["stated"]
+
+
 def row(name: tuple, records: list[dict], cells: list[str]) -> list[str]:
     """One policy at one keep fraction."""
     policy, keep = name
-    by_cell = [[r["exact"] for r in records if cell_of(r) == cell] for cell in cells]
-    exact = [r["exact"] for r in records]
-    low, high = (100 * x for x in wilson(sum(exact), len(exact)))
+    by_cell = [[is_right(r) for r in records if cell_of(r) == cell] for cell in cells]
+    right = [is_right(r) for r in records]
+    low, high = (100 * x for x in wilson(sum(right), len(right)))
     kl = [r["kl"] for r in records if r["kl"] is not None]  # none where dense was not run
     kept = mean(r["kept_tokens"] / r["prompt_tokens"] for r in records)
     survived = [r["survived"] for r in records if r["survived"] is not None]
     ttft = median(r["timings"]["ttft_ms"] for r in records)
     return [
-        f"`{policy}`", "" if keep is None else f"{keep:g}", f"{share(exact):.0f} ({low:.0f}–{high:.0f})",
+        f"`{policy}`", keep_text(keep), f"{share(right):.0f} ({low:.0f}–{high:.0f})",
         *(f"{share(flags):.0f}" if flags else "" for flags in by_cell),
         f"{mean(kl):.2f}" if kl else "", f"{share(survived):.0f}" if survived else "", f"{100 * kept:.0f} %", f"{ttft:,.0f} ms",
     ]  # fmt: skip

@@ -297,7 +297,7 @@ def _times(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _settings(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every setting, and whether it differs from version 3.1's."""
+    """Every setting, and whether it differs from the default."""
     usual = Settings().as_dict()
     return [{"name": _words(name), "value": _value(v), "changed": v != usual.get(name)}
             for name, v in values.items()]

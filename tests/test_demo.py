@@ -50,21 +50,9 @@ def test_the_demo_answers_right_from_a_fifth_and_from_everything(spvk):
     assert rows["answer"] == rows["truth"] == truth + truth
     sparse, dense = (int(n.replace(",", "")) for n in rows["tokens read"])
     assert 0.15 < sparse / dense < 0.25 and dense > 3800
-    assert all(int(rows[name][0].replace(",", "")) > 0 for name in ("score", "prefill", "time to first token"))
-
-
-def test_the_demo_shows_no_first_run(monkeypatch):
-    """A software driver compiles in it."""
-    ran = []
-
-    def run_prefill(target, draft, prompt, settings, **options):
-        ran.append(settings.mode)
-        return {"run": len(ran)}
-
-    monkeypatch.setattr(demo.job, "run_prefill", run_prefill)
-    result = demo.run_demo(screen=None)
-    assert ran == ["always", "always", "off"]
-    assert (result["sparse"], result["dense"]) == ({"run": 2}, {"run": 3})
+    assert all(
+        int(rows[name][0].replace(",", "")) > 0 for name in ("score", "prefill", "time to first token")
+    )
 
 
 def test_the_readme_shows_what_the_demo_prints():

@@ -203,12 +203,16 @@ def test_an_oracle_knows_the_sentence_and_the_question():
 
 def test_a_baseline_protects_what_auto_does(monkeypatch):
     tokenizer, template = qwen(True)
-    text = template.render([{"role": "system", "content": "Be brief."}, {"role": "user", "content": sentences(60)}])
+    text = template.render(
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": sentences(60)}]
+    )
     tokens = np.array(tokenizer.encode(text))
     target = SimpleNamespace(tokenizer=tokenizer)
     monkeypatch.setattr(evaluation.Trial, "score", lambda *_: (np.linspace(1, 2, len(tokens)), 0.0))
     policies = read_policies("auto,ends:protect=on,random:protect=on,ends")
-    trial = evaluation.Trial(Question("", "", (), tokens=tokens), tokens, target, target, Plan(policies, [0.2]))
+    trial = evaluation.Trial(
+        Question("", "", (), tokens=tokens), tokens, target, target, Plan(policies, [0.2])
+    )
     kept = {}
     for policy in policies:
         selection = trial.select(policy, policy.settings(0.2), evaluation.engine.Clock())

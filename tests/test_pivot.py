@@ -7,7 +7,7 @@ import pivot
 
 def record(policy, keep, task, exact, cut=False, **more):
     base = {"policy": policy, "keep": keep, "cell": {"task": task, "facts": 1}, "exact": exact, "cut": cut}
-    base |= {"kl": 0.5, "survived": True, "kept_tokens": 20, "prompt_tokens": 100}
+    base |= {"kl": 0.5, "stated": None, "survived": True, "kept_tokens": 20, "prompt_tokens": 100}
     return base | {"timings": {"ttft_ms": 40.0}} | more
 
 
@@ -41,8 +41,15 @@ def test_cut_prompts_alone(tmp_path, capsys):
 
 
 def test_several_facts_are_a_column_of_their_own():
-    assert pivot.cell_of(record("v3", 0.2, "fact", True) | {"cell": {"task": "fact", "facts": 8}}) == "fact of 8"
+    assert (
+        pivot.cell_of(record("v3", 0.2, "fact", True) | {"cell": {"task": "fact", "facts": 8}}) == "fact of 8"
+    )
 
 
 def test_without_dense_there_is_no_divergence():
     assert cells(pivot.table([record("v3", 0.2, "fact", True, kl=None)])[2])[4:6] == ["", "100"]
+
+
+def test_text_is_judged_by_what_it_states_and_a_preset_may_keep_what_it_does():
+    line = pivot.table([record("auto", "preset", "keys", False, stated=True)])[2]
+    assert cells(line)[:4] == ["`auto`", "preset", "100 (21–100)", "100"]

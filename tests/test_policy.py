@@ -244,7 +244,7 @@ def test_protected_ranges_and_presets(prefill, monkeypatch):
 
 
 BAD = [
-    ("--preset", "best", "v3, paper, auto"),
+    ("--preset", "best", "auto, v3, paper"),
     ("--mode", "sometimes", "always, off, auto"),
     ("--select", "most", "mass, chunk, adaptive"),
     ("--edges", "round", "fixed, pooled, peaks"),

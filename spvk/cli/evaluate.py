@@ -32,7 +32,11 @@ from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, pair, 
     help="Presets and baselines; options of prefill follow a colon, as in v3:edges=peaks:pool=5.",
 )
 @click.option(
-    "--keep", default="0.3,0.2,0.1", show_default=True, metavar="X,Y,...", help="Fractions to keep."
+    "--keep",
+    default="0.3,0.2,0.1",
+    show_default=True,
+    metavar="X,Y,...",
+    help="Fractions to keep; preset: as many as the preset keeps by itself.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most N prompts of each cell.")
 @predict_option(1, "Tokens to decode where the answer is text.")

@@ -55,7 +55,7 @@ PROTECT = click.option(
     multiple=True,
     metavar="START:END|on|off",
     help="Always keep prompt tokens START to END (as often as needed); on: a chat's structure too. "
-    "[off; SP_PROTECT]",
+    "[on; SP_PROTECT]",
 )
 
 

@@ -80,8 +80,7 @@ def figure(rows: list[Row], draw: Callable[[Any, list[Row], dict[str, int]], Non
     axes = fig.subplots(lines, columns, squeeze=False, sharey=same_scale)
     for ax, (title, members) in zip(axes.flat, cells.items()):
         ax.set_title(title, fontsize="medium")
-        ax.set_xlabel("fraction of the chunks kept")
-        ax.set_xticks(sorted({r["keep"] for r in members if r["keep"] is not None}))
+        ax.set_xlabel("fraction of the tokens kept")
         ax.grid(alpha=0.3)
         draw(ax, members, order)
     for ax in axes[:, 1:].flat if same_scale else ():
@@ -108,7 +107,7 @@ def accuracy_panel(ax: Any, rows: list[Row], order: dict[str, int]) -> None:
         # A little to the side, so that intervals do not hide one another.
         shift = 0.004 * (order[policy] - len(order) / 2)
         error = [[v - low for v, low in zip(values, lows)], [high - v for v, high in zip(values, highs)]]
-        x = [r["keep"] + shift for r in members]
+        x = [r["kept_fraction"] + shift for r in members]
         ax.errorbar(x, values, yerr=error, label=policy, capsize=2, elinewidth=0.8, **style)
 
 
@@ -120,16 +119,16 @@ def time_panel(ax: Any, rows: list[Row], order: dict[str, int]) -> None:
         if members[0]["keep"] is None:
             ax.axhline(values[0], label=policy, color=style["color"], linestyle="--")
         else:
-            ax.plot([r["keep"] for r in members], values, label=policy, **style)
+            ax.plot([r["kept_fraction"] for r in members], values, label=policy, **style)
     ax.set_ylim(bottom=0)
 
 
 def by_policy(rows: list[Row]) -> dict[str, list[Row]]:
-    """Each policy's rows, by keep fraction."""
+    """Each policy's rows, by what they kept."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["policy"], []).append(row)
-    return {policy: sorted(members, key=lambda r: r["keep"] or 0) for policy, members in found.items()}
+    return {policy: sorted(members, key=lambda r: r["kept_fraction"]) for policy, members in found.items()}
 
 
 def style_of(index: int) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from .baselines import BASELINES, ORACLE, baseline
 
 DENSE = "dense"
 NAMES = (*PRESETS, DENSE, *BASELINES)
+OWN = "preset"  # in place of a fraction: as much as the preset keeps by itself
+Keep = float | str | None  # a fraction, OWN, or None: dense
 FIXED = ("preset", "mode", "select", "keep")  # what the evaluation sets itself
 OPTIONS = tuple(f.name for f in fields(Settings) if f.name not in FIXED)
 
@@ -34,14 +36,15 @@ class Policy:
         """A baseline's guards and budget are those of version 3.1."""
         return self.name if self.name in PRESETS else "v3"
 
-    def settings(self, keep: float | None) -> Settings:
-        """Always sparse, the top `keep` of the chunks: mode auto's way out would blur the comparison."""
+    def settings(self, keep: Keep) -> Settings:
+        """Always sparse, since mode auto's way out would blur the comparison: the top `keep` of the chunks."""
         if keep is None:
             return Settings(mode="off", positions="original")
-        fixed = {"preset": self.preset, "mode": "always", "select": "chunk", "keep": keep}
+        fixed = {"preset": self.preset, "mode": "always"}
+        fixed |= {} if keep == OWN else {"select": "chunk", "keep": keep}
         return Settings.resolve({**self.options, **fixed}, {})
 
-    def keeps(self, fractions: list[float]) -> list[float | None]:
+    def keeps(self, fractions: list[float | str]) -> list[Keep]:
         return [None] if self.name == DENSE else list(fractions)
 
     @property
@@ -58,7 +61,7 @@ class Plan:
     """What is run: it decides the numbers, but for the times."""
 
     policies: list[Policy]
-    keeps: list[float]
+    keeps: list[float | str]
     predict: int = 32
     """Tokens decoded where the answer is text; an answer of token ids has its own length."""
     raw: bool = False
@@ -72,7 +75,7 @@ class Plan:
         return {"policies": [p.label for p in self.policies], "keep": self.keeps, **plain_values}
 
     @property
-    def runs(self) -> list[tuple[Policy, float | None]]:
+    def runs(self) -> list[tuple[Policy, Keep]]:
         """What each prompt goes through, dense first."""
         return [(p, keep) for p in self.policies for keep in p.keeps(self.keeps)]
 
@@ -109,16 +112,17 @@ def read_policy(text: str) -> Policy:
     return policy
 
 
-def read_keeps(text: str) -> list[float]:
-    """`--keep`, fractions in (0, 1] with commas between, each once."""
-    keeps: list[float] = []
+def read_keeps(text: str) -> list[float | str]:
+    """`--keep`, fractions in (0, 1], or OWN, with commas between, each once."""
+    keeps: list[float | str] = []
     for part in text.split(","):
         try:
-            keep = float(part)
+            keep = OWN if part.strip() == OWN else float(part)
         except ValueError:
             keep = 0.0
-        if not 0 < keep <= 1 or keep in keeps:
-            raise SpvkError(f"--keep: found {plain(part)!r}, expected different fractions above 0, at most 1")
+        if not (keep == OWN or 0 < keep <= 1) or keep in keeps:
+            expected = f"different fractions above 0, at most 1, or {OWN}"
+            raise SpvkError(f"--keep: found {plain(part)!r}, expected {expected}")
         keeps.append(keep)
     return keeps
 

@@ -40,7 +40,9 @@ def way_rows(records: list[Row], cell: dict | None, fact: str | None) -> list[Ro
     return [summary(members, cell, fact, *way) for way, members in ways.items()]
 
 
-def summary(records: list[Row], cell: dict | None, fact: str | None, policy: str, keep: float | None) -> Row:
+def summary(
+    records: list[Row], cell: dict | None, fact: str | None, policy: str, keep: float | str | None
+) -> Row:
     """Shares with 95 % Wilson intervals [low, high], means, and the median time to first token.
 
     `cell` None: all of them; `fact`: `cut`, or None for every prompt. A number is None where no record has it.
@@ -108,10 +110,14 @@ def markdown(rows: list[Row]) -> str:
             ["all"] * len(cells) if r["cell"] is None else [str(r["cell"].get(name, "")) for name in cells]
         )
         where += [r["fact"] or ""] if facts else []
-        keep = "" if r["keep"] is None else f"{r['keep']:g}"
+        keep = keep_text(r["keep"])
         values = ["" if r[name] is None else show(r) for _, name, show in columns]
         lines.append(line([*where, r["policy"], keep, *values]))
     return "\n".join(lines) + "\n"
+
+
+def keep_text(keep: float | str | None) -> str:
+    return keep if isinstance(keep, str) else "" if keep is None else f"{keep:g}"
 
 
 def line(values: list[str]) -> str:

@@ -23,7 +23,7 @@ from ..specprefill import (
 )
 from . import metrics
 from .gold import Span, is_cut, question_of, sentence_around, spans_of_texts
-from .policies import DENSE, Plan, Policy, baseline_selection
+from .policies import DENSE, Keep, Plan, Policy, baseline_selection
 from .prompts import Question
 
 Record = dict[str, Any]
@@ -102,7 +102,7 @@ class Trial:
         self.scored, self.dense = {}, None
         return records
 
-    def record(self, policy: Policy, keep: float | None) -> Record:
+    def record(self, policy: Policy, keep: Keep) -> Record:
         settings, clock = engine.settle(policy.settings(keep), self.target), engine.Clock()
         selection = self.select(policy, settings, clock)
         answer, logits = self.read(selection, settings, clock)

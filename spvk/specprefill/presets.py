@@ -1,4 +1,4 @@
-"""Presets: named sets of settings. What a preset does not name is as in `v3`, the defaults of `Settings`.
+"""Presets: named sets of settings. What a preset does not name is as in `auto`, the defaults of `Settings`.
 
 An option or an `SP_*` variable always beats the preset. A preset that keeps by `adaptive` gives way to an
 explicit `keep` (as `select=chunk`) or `mass` (as `select=mass`), since it would otherwise read neither.
@@ -10,16 +10,26 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-V3: Mapping[str, Any] = MappingProxyType({})
+AUTO: Mapping[str, Any] = MappingProxyType({})
+"""Decides by itself how much to keep and where to cut (pieces of about a sentence: docs/QUALITY.md); protects a
+chat's structure, which is what the boosts of version 3.1 were for."""
+
+V3: Mapping[str, Any] = MappingProxyType({
+    "select": "mass",
+    "edges": "fixed", "chunk": 32,
+    "protect": "off",
+    "boost_first": 1.5, "boost_first_n": 64,
+    "boost_last": 1.3, "boost_last_n": 128,
+})
 """Version 3.1 of the description: min-max, boosts, mass of 0.85, fixed chunks of 32, 4 + 2 guard tokens."""
 
 PAPER: Mapping[str, Any] = MappingProxyType({
     "select": "chunk",
+    "edges": "fixed", "chunk": 32,
+    "protect": "off",
     "lookahead": 7,          # generated tokens; with the last prompt token's query 8 rows
     "softmax": "prompt",
     "pool": 13,
-    "boost_first": 1.0, "boost_first_n": 0,
-    "boost_last": 1.0, "boost_last_n": 0,
     "guard_first": 0, "guard_last": 0, "halo": 0,
 })
 """Speculative Prefill (arXiv 2502.02789): top fraction of 32-token chunks, nothing boosted.
@@ -28,16 +38,7 @@ The paper guards nothing, not even the last token, so neither does this; an unlu
 question. Its code has no default fraction: `keep` is the 0.3 of the other presets.
 """
 
-AUTO: Mapping[str, Any] = MappingProxyType({
-    "select": "adaptive",
-    "edges": "snapped", "chunk": 12,  # about a sentence: docs/QUALITY.md
-    "protect": "on",
-    "boost_first": 1.0, "boost_first_n": 0,  # what the boosts were for is protected instead
-    "boost_last": 1.0, "boost_last_n": 0,
-})
-"""Decides by itself how much to keep and where to cut; protects a chat's structure."""
-
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"v3": V3, "paper": PAPER, "auto": AUTO})
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"auto": AUTO, "v3": V3, "paper": PAPER})
 
 
 def effective(explicit: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,15 +35,15 @@ def _setting(default: Any, rule: Any, variable: str | None = None, variable_rule
 class Settings:
     """What the policy depends on. Immutable; every field is checked on construction.
 
-    A field that is not given has the value of the preset, else its default, which is version 3.1.
+    A field that is not given has the value of the preset, else its default, which is that of preset `auto`.
     Raises SpvkError (one line: field, flag or variable, found, expected) for anything out of range.
     """
 
-    preset: str = _setting("v3", Choice(tuple(PRESETS)), "SP_PRESET")
-    """`v3`: version 3.1; `paper`: Speculative Prefill as published; `auto`: keeps as the scores say."""
+    preset: str = _setting("auto", Choice(tuple(PRESETS)), "SP_PRESET")
+    """`auto`: keeps as the scores say; `v3`: version 3.1; `paper`: Speculative Prefill as published."""
     mode: str = _setting("auto", Choice(("always", "off", "auto")))
     """`always`: score and select; `off`: dense, nothing is scored; `auto`: sparse where it helps."""
-    select: str = _setting("mass", Choice(("mass", "chunk", "adaptive")), "SP_SELECT_MODE")
+    select: str = _setting("adaptive", Choice(("mass", "chunk", "adaptive")), "SP_SELECT_MODE")
     """`mass`: chunks until `mass` of the score is covered; `chunk`: the top `keep` of the chunks; `adaptive`:
     the top of a fraction that the scores themselves give, between `keep_floor` and `keep_ceiling`."""
     mass: float = _setting(0.85, Real(1.0), "SP_CUMULATIVE_MASS")
@@ -71,9 +71,9 @@ class Settings:
     """Width of the average over neighbouring positions, odd; 1: none."""
     normalise: str = _setting("minmax", Choice(("minmax", "percentile", "zscore")), "SP_NORMALISE")
     """How scores are brought to a common scale; see `importance.normalise`."""
-    chunk: int = _setting(32, Whole(1), "SP_CHUNK")
+    chunk: int = _setting(12, Whole(1), "SP_CHUNK")
     """Tokens in a chunk."""
-    edges: str = _setting("fixed", Choice(EDGES), "SP_EDGES")
+    edges: str = _setting("snapped", Choice(EDGES), "SP_EDGES")
     """Where kept pieces begin and end; see edges.py."""
     halo: int | None = _setting(None, Whole(0, optional=True), "SP_HALO")
     """Tokens before each kept chunk that are kept with it, out of the same budget; see spread.py. None: as many as
@@ -82,12 +82,12 @@ class Settings:
     """Fraction of the kept budget that goes to evenly spaced chunks, in [0, 1]."""
     dense_ends: float = _setting(0.0, Real(1.0, zero=True), "SP_DENSE_ENDS")
     """Fraction of the kept budget that goes to the prompt's ends, half to each, in [0, 1]."""
-    boost_first: float = _setting(1.5, Real(MAX_BOOST), "SP_BOOST_FIRST_MULT")
+    boost_first: float = _setting(1.0, Real(MAX_BOOST), "SP_BOOST_FIRST_MULT")
     """Factor on the scores of the first `boost_first_n` tokens."""
-    boost_first_n: int = _setting(64, Whole(0), "SP_BOOST_FIRST_N")
-    boost_last: float = _setting(1.3, Real(MAX_BOOST), "SP_BOOST_LAST_MULT")
+    boost_first_n: int = _setting(0, Whole(0), "SP_BOOST_FIRST_N")
+    boost_last: float = _setting(1.0, Real(MAX_BOOST), "SP_BOOST_LAST_MULT")
     """Factor on the scores of the last `boost_last_n` tokens."""
-    boost_last_n: int = _setting(128, Whole(0), "SP_BOOST_LAST_N")
+    boost_last_n: int = _setting(0, Whole(0), "SP_BOOST_LAST_N")
     guard_first: int = _setting(4, Whole(0))
     """Tokens at the start that are always kept."""
     guard_last: int = _setting(2, Whole(0))
@@ -99,7 +99,7 @@ class Settings:
     gap_decay: str = _setting("off", Choice(GAP_DECAY), "SP_GAP_DECAY")
     """How the target's recurrent states decay over dropped tokens: `off`, not; `typical`, as the weights alone
     say of a token; `mean`, as they did on the mean over those read before. See kernels/gap_decay.py."""
-    protect: str = _setting("off", Choice(("on", "off")), "SP_PROTECT")
+    protect: str = _setting("on", Choice(("on", "off")), "SP_PROTECT")
     """`on`: the chat's structure is always kept (see protect.py). Ranges that a caller names always are."""
     last_user: int = _setting(64, Whole(0), "SP_LAST_USER")
     """Tokens at the end of a long last user turn that are protected; a short turn is protected whole."""

@@ -84,6 +84,7 @@ def test_policies_are_ordered_and_carry_their_options():
     assert (s.preset, s.select, s.keep, s.edges, s.guard_last) == ("v3", "chunk", 0.2, "peaks", 9)
     s = auto.settings(0.1)
     assert (s.preset, s.mode, s.select, s.keep, s.protect) == ("auto", "always", "chunk", 0.1, "on")
+    assert (v3.settings("preset").select, auto.settings("preset").select) == ("mass", "adaptive")
     assert even.settings(0.3) == Settings(preset="v3", mode="always", select="chunk", keep=0.3)
 
 
@@ -96,7 +97,7 @@ def test_the_environment_is_not_read(monkeypatch):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("v3,best", "found 'best', expected one of v3, paper, auto, dense, random"),
+        ("v3,best", "found 'best', expected one of auto, v3, paper, dense, random"),
         ("", "found '', expected one of"),
         ("oracle:gap_decay=much", "--policy oracle:gap_decay=much: --gap-decay: found 'much'"),
         ("v3,auto,v3", "found v3 twice"),
@@ -120,3 +121,4 @@ def test_a_bad_keep_is_refused(text):
 
 def test_keeps():
     assert read_keeps("1,0.25, 0.1") == [1.0, 0.25, 0.1]
+    assert read_keeps("0.2, preset") == [0.2, "preset"]

@@ -16,6 +16,7 @@ def row(policy, keep, exact, low, high, ttft=10.0, **more):
         **ROW,
         "policy": policy,
         "keep": keep,
+        "kept_fraction": 1.0 if keep is None else 0.2 if keep == "preset" else keep + 0.05,
         "exact": exact,
         "exact_95": [low, high],
         "ttft_ms": ttft,
@@ -27,6 +28,7 @@ ROWS = [
     row("dense", None, 1.0, 0.5, 1.0, 40.0),
     row("v3", 0.3, 0.75, 0.3, 0.95, 30.0),
     row("v3", 0.1, 0.5, 0.15, 0.85, 20.0),
+    row("v3", "preset", 0.5, 0.15, 0.85, 25.0),
     row("v3", 0.1, 0.0, 0.0, 0.4, fact="cut"),
     row("v3", 0.1, 0.25, 0.1, 0.6, cell=None),
 ]
@@ -37,9 +39,9 @@ def test_a_panel_has_a_line_a_policy_and_its_intervals():
     first, second = (ax for ax in figure.axes if ax.axison)
     assert (first.get_title(), second.get_title()) == ("keys, len 500", "all")
     line, _, (bars,) = first.containers[0].lines
-    assert line.get_ydata().tolist() == [50, 75]  # the cut facts are in the table alone
-    assert line.get_xdata() == pytest.approx([0.1, 0.3])
-    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[15, 85], [30, 95]]
+    assert line.get_ydata().tolist() == [50, 50, 75]  # the cut facts are in the table alone
+    assert line.get_xdata() == pytest.approx([0.15, 0.2, 0.35])
+    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [[15, 85], [15, 85], [30, 95]]
     dense = first.lines[0]
     assert dense.get_label() == "dense" and set(dense.get_ydata()) == {100}
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["dense", "v3"]
@@ -55,7 +57,7 @@ def test_text_is_judged_by_what_it_states():
 def test_times_have_scales_of_their_own():
     figure = plots.figure(ROWS, plots.time_panel, False)
     first, second = (ax for ax in figure.axes if ax.axison)
-    assert [list(line.get_ydata()) for line in first.lines] == [[40, 40], [20, 30]]
+    assert [list(line.get_ydata()) for line in first.lines] == [[40, 40], [20, 25, 30]]
     assert first.get_ylim()[0] == 0 and 40 < first.get_ylim()[1] < 50 and 10 < second.get_ylim()[1] < 12
 
 

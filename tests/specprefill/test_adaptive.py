@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
-from spvk.specprefill import Evidence, Settings, choose, keep_fraction, read_evidence
+from spvk.specprefill import Evidence, choose, keep_fraction, read_evidence
 from spvk.specprefill.protect import Structure
 from spvk.specprefill.text import Kind
 
-SETTINGS = Settings(select="adaptive", guard_first=0, guard_last=0)
+SETTINGS = v3(select="adaptive", guard_first=0, guard_last=0)
 
 
 def evidence(*means, guards=(), size=32):
@@ -71,15 +72,15 @@ def test_scores_that_are_not_finite():
     ],
 )
 def test_the_fraction_is_twice_the_spread_between_floor_and_ceiling(spread, kind, keep):
-    assert keep_fraction(Evidence(40, spread, 0.9), Settings(), kind) == keep
+    assert keep_fraction(Evidence(40, spread, 0.9), v3(), kind) == keep
 
 
 def test_floor_and_ceiling_are_settings():
-    settings = Settings(keep_floor=0.05, keep_ceiling=0.25, code_floor=0.1)
+    settings = v3(keep_floor=0.05, keep_ceiling=0.25, code_floor=0.1)
     of = [keep_fraction(Evidence(40, s, 0.9), settings, k) for s in (0.01, 0.5) for k in ("prose", "code")]
     assert of == [0.05, 0.1, 0.25, 0.25]
-    assert keep_fraction(Evidence(40, 0.01, 0.9), Settings(code_floor=0.9), "code") == 0.5
-    assert keep_fraction(Evidence(40, 0.01, 0.9), Settings(keep_floor=0.4), "code") == 0.4
+    assert keep_fraction(Evidence(40, 0.01, 0.9), v3(code_floor=0.9), "code") == 0.5
+    assert keep_fraction(Evidence(40, 0.01, 0.9), v3(keep_floor=0.4), "code") == 0.4
 
 
 def test_choose_keeps_the_fraction_that_the_scores_give():
@@ -92,11 +93,11 @@ def test_choose_keeps_the_fraction_that_the_scores_give():
     assert choose(scores, SETTINGS, code).kept_tokens == 6 * 32
     spread = np.linspace(1.0, 2.0, 640)
     assert choose(spread, SETTINGS).keep == 0.5
-    assert choose(spread, Settings(select="chunk")).keep is None
+    assert choose(spread, v3(select="chunk")).keep is None
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=300))
 def test_the_numbers_stay_in_their_ranges(scores):
-    got = read_evidence(scores, Settings(chunk=8), np.zeros(len(scores), dtype=bool))
+    got = read_evidence(scores, v3(chunk=8), np.zeros(len(scores), dtype=bool))
     assert 0 < got.spread <= 1 and 0 <= got.confidence <= 1
-    assert 0.2 <= keep_fraction(got, Settings(), "prose") <= 0.5
+    assert 0.2 <= keep_fraction(got, v3(), "prose") <= 0.5

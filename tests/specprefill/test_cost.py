@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
 from spvk.specprefill import (
     Rates,
@@ -26,7 +27,7 @@ from spvk.specprefill.cost import Rate, Record, Work, expected_kept, fit
 
 TRUE = Rate(4.0, 0.25, 2e-5)  # 4 ms a pass, 4,000 tokens a second, and 2 x 10^-5 ms a pair of tokens
 CHUNK_OPTIONS = {"select": "chunk", "keep": 0.2}
-CHUNK = Settings(**CHUNK_OPTIONS)
+CHUNK = v3(**CHUNK_OPTIONS)
 
 
 def measured(*lengths, rate=TRUE, factor=1.0):
@@ -40,9 +41,9 @@ def close(rate, other):
 
 def test_work():
     assert prefill_work(100) == (1, 100, 10000)
-    assert score_work(100, Settings(lookahead=8)) == (9, 100, 10000)
+    assert score_work(100, v3(lookahead=8)) == (9, 100, 10000)
     # windows of 40 at stride 20: 0-40, 20-60, 40-80, 60-100
-    assert score_work(100, Settings(window=40, lookahead=2)) == (12, 160, 4 * 1600)
+    assert score_work(100, v3(window=40, lookahead=2)) == (12, 160, 4 * 1600)
 
 
 def test_no_records_no_rate():
@@ -131,7 +132,7 @@ def test_a_prediction_by_hand():
 
 
 def test_dense_layers_read_the_dropped_tokens_too():
-    rates, settings = Rates(Rate(10.0, 0.5, 1e-4), TRUE, layers=24), Settings(**CHUNK_OPTIONS, dense_layers=3)
+    rates, settings = Rates(Rate(10.0, 0.5, 1e-4), TRUE, layers=24), v3(**CHUNK_OPTIONS, dense_layers=3)
     plain = rates.predict(1000, CHUNK, 200)
     got = rates.predict(1000, settings, 200)
     assert got.sparse_ms - plain.sparse_ms == pytest.approx(3 / 24 * 0.5 * 800)
@@ -144,12 +145,12 @@ def test_unknown_rates_predict_nothing():
     assert Rates().predict(1000, CHUNK) is None
     assert Rates(TRUE).predict(1000, CHUNK) is None
     assert Rates(None, TRUE).predict(1000, CHUNK) is None
-    assert Rates(TRUE, TRUE).predict(1000, Settings()) is None  # mass: nothing says how much is kept
-    assert Rates(TRUE, TRUE, (0.5,)).predict(1000, Settings()).kept_tokens == 500
+    assert Rates(TRUE, TRUE).predict(1000, v3()) is None  # mass: nothing says how much is kept
+    assert Rates(TRUE, TRUE, (0.5,)).predict(1000, v3()).kept_tokens == 500
 
 
 def test_the_users_throughput_stands_for_the_draft():
-    settings = Settings(select="chunk", keep=0.2, spec_throughput=2000)
+    settings = v3(select="chunk", keep=0.2, spec_throughput=2000)
     assert Rates(TRUE).predict(1000, settings).score_ms == 500.0
     assert Rates(TRUE, Rate(1e3, 1e3, 1e3)).predict(1000, settings).score_ms == 500.0
     assert Rates().predict(1000, settings) is None
@@ -161,10 +162,10 @@ def test_the_users_throughput_stands_for_the_draft():
         (CHUNK, 0, (), 200),
         (CHUNK, 900, (), 1000),
         (CHUNK, 100, (0.9,), 300),
-        (Settings(select="chunk", keep=0.2, max_keep=150), 0, (), 150),
-        (Settings(), 100, (), None),
-        (Settings(), 100, (0.2, 0.9, 0.4), 400),
-        (Settings(select="adaptive"), 100, (0.3001,), 301),
+        (v3(select="chunk", keep=0.2, max_keep=150), 0, (), 150),
+        (v3(), 100, (), None),
+        (v3(), 100, (0.2, 0.9, 0.4), 400),
+        (v3(select="adaptive"), 100, (0.3001,), 301),
     ],
 )
 def test_expected_kept(settings, protected, earlier, kept):
@@ -262,9 +263,9 @@ def test_fingerprints(tmp_path):
 
 
 def test_settings_have_names():
-    assert settings_key(Settings()) == settings_key(Settings(keep=0.3)) != settings_key(Settings(keep=0.2))
-    assert len(settings_key(Settings())) == 16
+    assert settings_key(v3()) == settings_key(v3(keep=0.3)) != settings_key(v3(keep=0.2))
+    assert len(settings_key(v3())) == 16
     # How much is kept does not depend on what decides whether.
-    assert settings_key(Settings()) == settings_key(Settings(mode="auto", break_even_safety=3, min_tokens=9))
-    assert settings_key(Settings()) == settings_key(Settings(dense_layers=3, gap_decay="typical"))
-    assert settings_key(Settings()) != settings_key(Settings(preset="auto"))
+    assert settings_key(v3()) == settings_key(v3(mode="auto", break_even_safety=3, min_tokens=9))
+    assert settings_key(v3()) == settings_key(v3(dense_layers=3, gap_decay="typical"))
+    assert settings_key(v3()) != settings_key(Settings(preset="auto"))

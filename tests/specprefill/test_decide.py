@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
 from spvk.specprefill import Prediction, Settings, Timings, choose, decide, keep_all, report_dict
 from spvk.specprefill.decide import STATUSES, Decision
@@ -15,7 +16,7 @@ from spvk.specprefill.protect import Structure
 from spvk.specprefill.text import Kind
 
 AUTO = Settings(preset="auto", edges="peaks", chunk=32)  # edges that are easy to foresee
-V3 = Settings(mode="always")
+V3 = v3(mode="always")
 
 
 def scores(n=640, peak=1.0):
@@ -113,7 +114,7 @@ def test_active():
 
 
 def test_mode_always_says_active_with_few_numbers():
-    settings = Settings(mode="always", select="chunk")
+    settings = v3(mode="always", select="chunk")
     got = decide.after(choose(scores(peak=9.0), settings), settings)
     assert got.status == "active" and got.numbers == {"prompt_tokens": 640, "kept_tokens": 194}
 
@@ -143,7 +144,7 @@ def test_flat_scores_fall_back(peak, trusted):
 @pytest.mark.parametrize("settings", [AUTO, V3], ids=["auto", "v3"])
 def test_a_lost_protected_token_falls_back_in_every_mode(settings):
     structure = Structure(np.repeat([0, 3, 0], [10, 5, 625]).astype(np.int8))
-    careless = choose(scores(peak=9.0), Settings(select="chunk", keep=0.05))
+    careless = choose(scores(peak=9.0), v3(select="chunk", keep=0.05))
     got = decide.after(careless, settings, structure)
     assert got.status == "fell_back_dense"
     assert got.reason == "protected token 10 (system) was dropped, 5 of 5 protected tokens in all"
@@ -164,7 +165,7 @@ def test_the_tests_above_reach_every_status():
     reached = [
         decide.after(choose(scores(), AUTO), AUTO),
         decide.after(choose(scores(), one), one),
-        decide.before(640, Settings(mode="off")),
+        decide.before(640, v3(mode="off")),
         decide.before(5, AUTO),
         decide.before(640, AUTO, tools()),
         decide.before(640, AUTO, None, prediction(1.0, 2.0)),

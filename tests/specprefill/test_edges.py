@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
-from spvk.specprefill import Settings, choose, select, spans_of
+from spvk.specprefill import choose, select, spans_of
 from spvk.specprefill.edges import FINDERS, Layout, cut
 from spvk.specprefill.protect import Structure
 from spvk.specprefill.settings import EDGES
@@ -145,12 +146,12 @@ def test_one_budget_for_all(data):
 
 
 def plain(**more):
-    return Settings(select="chunk", boost_first_n=0, boost_last_n=0, **more)
+    return v3(select="chunk", boost_first_n=0, boost_last_n=0, **more)
 
 
 def test_fixed_without_structure_is_version_3_1():
     scores = np.random.default_rng(4).random(333)
-    settings = Settings(select="chunk", keep=0.21)
+    settings = v3(select="chunk", keep=0.21)
     empty = Structure(np.zeros(333, np.int8))
     assert choose(scores, settings, empty).sha256 == choose(scores, settings).sha256
     assert choose(scores, settings).kept_tokens >= 3 * 32  # ceil(0.21 x 11) whole chunks
@@ -172,10 +173,10 @@ def test_an_exact_share_costs_no_token_more():
 @pytest.mark.parametrize("edges", EDGES[1:])
 def test_mass_keeps_as_many_tokens_as_the_chunks_would(edges):
     scores = np.repeat([1.0, 50.0, 4.0, 35.0, 10.0], 32) + 0.0
-    settings = Settings(boost_first_n=0, boost_last_n=0)
+    settings = v3(boost_first_n=0, boost_last_n=0)
     want = select((scores - 1) / 49, settings).kept_tokens
     assert choose(scores, settings).kept_tokens == want == 2 * 32 + 6
-    assert choose(scores, Settings(boost_first_n=0, boost_last_n=0, edges=edges)).kept_tokens == want
+    assert choose(scores, v3(boost_first_n=0, boost_last_n=0, edges=edges)).kept_tokens == want
 
 
 def test_the_cap_counts_guards_and_protected_tokens():

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
 from spvk.specprefill import (
     Settings,
@@ -129,7 +130,7 @@ def test_only_the_heads_that_count_are_reduced():
     assert_array_equal(reduce_rows([rows], 2, heads=np.zeros((2, 2), bool)), [0, 0])
 
 
-@pytest.mark.parametrize("function", [normalise, lambda s: boost(s, Settings())])
+@pytest.mark.parametrize("function", [normalise, lambda s: boost(s, v3())])
 def test_bad_scores(function):
     for scores, message in [
         ([], "prompt: found 0 tokens, expected at least 1"),
@@ -142,7 +143,7 @@ def test_bad_scores(function):
 
 
 def test_boost_of_a_long_prompt():
-    got = boost(np.ones(1000), Settings())
+    got = boost(np.ones(1000), v3())
     assert_array_equal(got, np.repeat([1.5, 1.0, 1.3], [64, 808, 128]))
 
 
@@ -159,11 +160,11 @@ def test_boost_of_a_long_prompt():
     ],
 )
 def test_boosts_multiply_where_they_overlap(n, runs):
-    assert_array_equal(boost(np.ones(n), Settings()), np.repeat(*zip(*runs)))
+    assert_array_equal(boost(np.ones(n), v3()), np.repeat(*zip(*runs)))
 
 
 def test_boost_leaves_its_input_and_can_be_switched_off():
     scores = np.ones(10)
-    assert_array_equal(boost(scores, Settings(boost_first_n=0, boost_last_n=0)), np.ones(10))
-    boost(scores, Settings())
+    assert_array_equal(boost(scores, v3(boost_first_n=0, boost_last_n=0)), np.ones(10))
+    boost(scores, v3())
     assert_array_equal(scores, np.ones(10))

@@ -6,19 +6,16 @@ from dataclasses import fields, replace
 
 import pytest
 
+from specprefill.plain import AUTO, V3
 from spvk.errors import SpvkError
 from spvk.specprefill import Settings
 from spvk.specprefill.presets import PRESETS
 
-V3 = Settings().as_dict()
 PAPER = {
     "preset": "paper", "select": "chunk", "lookahead": 7, "softmax": "prompt", "pool": 13, "boost_first": 1.0,
     "boost_first_n": 0, "boost_last": 1.0, "boost_last_n": 0, "guard_first": 0, "guard_last": 0, "halo": 0,
 }  # fmt: skip
-AUTO = {
-    "preset": "auto", "mode": "auto", "select": "adaptive", "edges": "snapped", "chunk": 12, "protect": "on",
-    "boost_first": 1.0, "boost_first_n": 0, "boost_last": 1.0, "boost_last_n": 0,
-}  # fmt: skip
+
 
 
 def test_each_preset():
@@ -62,7 +59,7 @@ def test_an_explicit_share_is_not_ignored_by_auto(options, environ, select):
 
 
 def test_a_share_alone_does_not_change_version_3_1():
-    assert Settings.resolve({"keep": 0.2}, {}).select == "mass"
+    assert Settings.resolve({"preset": "v3", "keep": 0.2}, {}).select == "mass"
 
 
 def test_replacing_a_field_keeps_the_others():
@@ -72,7 +69,7 @@ def test_replacing_a_field_keeps_the_others():
 @pytest.mark.parametrize(
     "options, environ, message",
     [
-        ({"preset": "best"}, {}, "--preset: found 'best', expected one of v3, paper, auto"),
+        ({"preset": "best"}, {}, "--preset: found 'best', expected one of auto, v3, paper"),
         ({"keep": 0.0}, {}, "--keep: found 0.0, expected a number in (0, 1]"),
         ({"keep": 1.01}, {}, "--keep: found 1.01, expected a number in (0, 1]"),
         ({"keep_floor": 0.6}, {}, "--keep-floor: found 0.6, expected at most 0.5, the ceiling"),
@@ -87,7 +84,7 @@ def test_bad_values(options, environ, message):
 
 
 def test_bad_values_at_construction():
-    with pytest.raises(SpvkError, match="^preset: found 'v4', expected one of v3, paper, auto$"):
+    with pytest.raises(SpvkError, match="^preset: found 'v4', expected one of auto, v3, paper$"):
         Settings(preset="v4")
     with pytest.raises(SpvkError, match="^keep_floor: found 0.2, expected at most 0.1, the ceiling$"):
         Settings(keep_ceiling=0.1)

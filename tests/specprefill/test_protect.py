@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from chats import FIXTURES, TOOL, TURNS, chatml, qwen, sentences
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
 from spvk.gguf import open_gguf
 from spvk.specprefill import Settings, choose, read_structure, verify
@@ -16,7 +17,7 @@ from spvk.specprefill.settings import EDGES
 from spvk.tokenizer import Tokenizer
 
 AUTO = Settings(preset="auto", edges="peaks", chunk=32)  # edges that are easy to foresee
-PROTECT = Settings(protect="on")
+PROTECT = v3(protect="on")
 
 
 def read(pair, messages, settings=PROTECT, *, tools=None, **more):
@@ -167,9 +168,9 @@ def test_a_last_turn_up_to_an_eighth_of_the_prompt_is_protected_whole():
 
 def test_how_much_of_a_long_last_turn_is_a_setting():
     turns = [{"role": "user", "content": "c" * 900}]
-    structure, _, _ = read(chatml(), turns, Settings(protect="on", last_user=900))
+    structure, _, _ = read(chatml(), turns, v3(protect="on", last_user=900))
     assert structure.counts["last_user"] == 900
-    structure, _, _ = read(chatml(), turns, Settings(protect="on", last_user=0))
+    structure, _, _ = read(chatml(), turns, v3(protect="on", last_user=0))
     assert "last_user" not in structure.counts
 
 
@@ -202,13 +203,13 @@ def test_a_raw_prompt_has_control_tokens_and_ranges_only():
 
 def test_off_protects_ranges_only(agent, pair):
     _, tokens, _ = agent
-    structure = read_structure(tokens, pair[0], Settings(), ranges=[[100, 200]])
+    structure = read_structure(tokens, pair[0], v3(), ranges=[[100, 200]])
     assert structure.counts == {"caller": 100} and structure.messages.size == 0
     assert structure.tools == "tools in the system message"
 
 
 def test_tool_guard_protect_protects_prompts_with_tools(agent, pair):
-    settings = Settings(tool_guard="protect")
+    settings = v3(tool_guard="protect")
     structure, _, _ = read(pair, TURNS, settings, tools=[TOOL])
     assert structure.counts == agent[0].counts
     structure, _, _ = read(pair, [{"role": "user", "content": "Hi"}], settings)
@@ -233,7 +234,7 @@ def test_tool_guard_protect_protects_prompts_with_tools(agent, pair):
 )
 def test_keywords_at_the_start(text, evidence):
     tokenizer, _ = chatml()
-    assert read_structure(tokenizer.encode(text), tokenizer, Settings()).tools == evidence
+    assert read_structure(tokenizer.encode(text), tokenizer, v3()).tools == evidence
 
 
 def test_a_tool_call_alone_is_evidence(pair):
@@ -276,7 +277,7 @@ def test_bad_ranges(ranges, message):
 
 def test_verify_names_the_first_token_lost():
     structure = Structure(np.array([8, 0, 3, 3, 0, 0, 1, 0], dtype=np.int8))
-    settings = Settings(select="chunk", keep=0.1, chunk=2, guard_first=1, guard_last=0)
+    settings = v3(select="chunk", keep=0.1, chunk=2, guard_first=1, guard_last=0)
     lost = choose(np.array([0, 0, 0, 0, 9, 9, 0, 0.0]), settings)
     loss = verify(lost, structure)
     assert loss == (2, "system", 3, 4)

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from spvk.specprefill import Settings, Timings, keep_all, report_dict, select, status_of
+from specprefill.plain import v3
+from spvk.specprefill import Timings, keep_all, report_dict, select, status_of
 
 TIMES = Timings(load_ms=1000.0, score_ms=20.25, select_ms=0.5, prefill_ms=100.0004, decode_ms=40.0)
 
@@ -31,7 +32,7 @@ def test_ttft_has_scoring_in_it_and_loading_not():
 
 
 def test_the_whole_report_survives_json():
-    settings = Settings(select="chunk", keep=0.5)
+    settings = v3(select="chunk", keep=0.5)
     selection = select(np.repeat([1.0, 9.0, 2.0, 3.0], 32), settings)
     got = report(
         selection, settings, tokens=np.array([5, 7], np.int32), text="é", target={"file": "t"}, draft=None
@@ -60,11 +61,11 @@ def test_the_whole_report_survives_json():
 @pytest.mark.parametrize(
     "n, settings, status",
     [
-        (320, Settings(), "active"),
-        (5, Settings(), "kept_all"),
-        (320, Settings(select="chunk", keep=1.0), "kept_all"),
-        (320, Settings(mode="off"), "disabled"),
-        (5, Settings(mode="off"), "disabled"),
+        (320, v3(), "active"),
+        (5, v3(), "kept_all"),
+        (320, v3(select="chunk", keep=1.0), "kept_all"),
+        (320, v3(mode="off"), "disabled"),
+        (5, v3(mode="off"), "disabled"),
     ],
 )
 def test_statuses(n, settings, status):

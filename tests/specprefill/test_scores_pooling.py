@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
-from spvk.specprefill import Settings, choose, normalise, pool, reduce_rows
+from spvk.specprefill import choose, normalise, pool, reduce_rows
 from spvk.specprefill.importance import over_prompt
 
 HOWS = ["minmax", "percentile", "zscore"]
@@ -88,18 +89,18 @@ def test_choose_pools_and_normalises_as_set():
     scores[[63, 64]] = 1.0, 0.9
     one = {"select": "chunk", "keep": 0.1, "boost_first_n": 0, "boost_last_n": 0, "guard_first": 0}
     one["guard_last"] = 0
-    assert choose(scores, Settings(**one)).spans == [(32, 64)]
-    assert choose(scores, Settings(**one, pool=13)).spans == [(32, 64)]
+    assert choose(scores, v3(**one)).spans == [(32, 64)]
+    assert choose(scores, v3(**one, pool=13)).spans == [(32, 64)]
     scores[[63, 64, 65]] = 0.9, 1.0, 0.0
-    assert choose(scores, Settings(**one)).spans == [(64, 96)]
+    assert choose(scores, v3(**one)).spans == [(64, 96)]
     flat = np.zeros(320)
     flat[32] = 1.0  # pooled, six thirteenths of it lie in the chunk before
-    got = choose(flat, Settings(**one, pool=13)).chunk_scores
+    got = choose(flat, v3(**one, pool=13)).chunk_scores
     assert_allclose(got[:3], [6 / 32, 7 / 32, 0.0])
-    assert_allclose(choose(flat, Settings(**one, pool=13), pooled=True).chunk_scores[:3], [0.0, 1 / 32, 0.0])
+    assert_allclose(choose(flat, v3(**one, pool=13), pooled=True).chunk_scores[:3], [0.0, 1 / 32, 0.0])
 
 
 def test_percentile_and_zscore_reach_the_selection():
     scores = np.random.default_rng(1).lognormal(size=640)
-    hashes = {choose(scores, Settings(normalise=how)).sha256 for how in ("minmax", "percentile", "zscore")}
+    hashes = {choose(scores, v3(normalise=how)).sha256 for how in ("minmax", "percentile", "zscore")}
     assert len(hashes) == 3

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
-from spvk.specprefill import Settings, choose, keep_all, positions_of, select, spans_of
+from spvk.specprefill import choose, keep_all, positions_of, select, spans_of
 
 # A shared machine may be slow at any moment: no example has a time limit.
 unhurried = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-CHUNK = Settings(select="chunk")
+CHUNK = v3(select="chunk")
 PLAIN = {"boost_first_n": 0, "boost_last_n": 0}
 
 
@@ -39,18 +40,18 @@ def test_chunk_mode_keeps_the_top_chunks_and_the_guards():
 
 def test_mass_mode_keeps_the_fewest_chunks_that_cover_the_mass():
     scores = by_chunk(1, 50, 4, 35, 10)  # 50 + 35 is 0.85 of 100
-    assert np.flatnonzero(select(scores, Settings()).chunk_kept).tolist() == [1, 3]
-    assert np.flatnonzero(select(scores, Settings(mass=0.8501)).chunk_kept).tolist() == [1, 3, 4]
-    assert np.flatnonzero(select(scores, Settings(mass=0.5)).chunk_kept).tolist() == [1]
-    assert np.flatnonzero(select(scores, Settings(mass=0.99)).chunk_kept).tolist() == [1, 2, 3, 4]
-    assert select(scores, Settings(mass=1.0)).kept_tokens == 160
+    assert np.flatnonzero(select(scores, v3()).chunk_kept).tolist() == [1, 3]
+    assert np.flatnonzero(select(scores, v3(mass=0.8501)).chunk_kept).tolist() == [1, 3, 4]
+    assert np.flatnonzero(select(scores, v3(mass=0.5)).chunk_kept).tolist() == [1]
+    assert np.flatnonzero(select(scores, v3(mass=0.99)).chunk_kept).tolist() == [1, 2, 3, 4]
+    assert select(scores, v3(mass=1.0)).kept_tokens == 160
 
 
 @pytest.mark.parametrize("share", [0.07, 0.14, 0.28, 0.29, 0.55, 0.56, 0.57, 0.58, 0.85])
 def test_an_exact_share_costs_no_chunk_more(share):
     scores = np.ones(100 * 32)
-    assert select(scores, Settings(select="chunk", keep=share)).chunk_kept.sum() == round(share * 100)
-    assert select(scores, Settings(mass=share)).chunk_kept.sum() == round(share * 100)
+    assert select(scores, v3(select="chunk", keep=share)).chunk_kept.sum() == round(share * 100)
+    assert select(scores, v3(mass=share)).chunk_kept.sum() == round(share * 100)
 
 
 @pytest.mark.parametrize("chunks, kept", [(1, 1), (3, 1), (4, 2), (10, 3), (11, 4)])
@@ -83,18 +84,18 @@ def test_ties_go_to_the_earlier_chunk():
     ],
 )
 def test_short_prompts_of_equal_scores(n, mass_spans, chunk_spans):
-    assert choose(np.full(n, 0.25), Settings()).spans == mass_spans
+    assert choose(np.full(n, 0.25), v3()).spans == mass_spans
     assert choose(np.full(n, 0.25), CHUNK).spans == chunk_spans
 
 
-@pytest.mark.parametrize("settings", [Settings(), CHUNK, Settings(mode="off")])
+@pytest.mark.parametrize("settings", [v3(), CHUNK, v3(mode="off")])
 def test_an_empty_prompt_is_an_error(settings):
     for function in (select, choose):
         with pytest.raises(SpvkError, match="^prompt: found 0 tokens, expected at least 1$"):
             function([], settings)
 
 
-@pytest.mark.parametrize("settings", [Settings(), CHUNK])
+@pytest.mark.parametrize("settings", [v3(), CHUNK])
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.001])
 def test_equal_scores_select_the_same_whatever_their_value(settings, value):
     got = select(np.full(20 * 32 + 5, value), settings)
@@ -108,15 +109,15 @@ def test_equal_importance_favours_both_ends():
 
 def test_nan_and_negative_scores_are_errors():
     with pytest.raises(SpvkError, match=r"^importance: found nan at token 2 \(1 of 3 scores\)"):
-        choose([0, 1, np.nan], Settings())
+        choose([0, 1, np.nan], v3())
     with pytest.raises(SpvkError, match="^importance: found -0.5 at token 1, expected no negative score$"):
-        select([0, -0.5, 1], Settings())
+        select([0, -0.5, 1], v3())
 
 
 def test_the_cap_drops_the_lowest_chunks_whole():
     scores = by_chunk(1, 5, 2, 9, 3, 4, 0, 0, 0, 1)
     caps = (102, 101, 70, 69, 38, 37, 6)
-    kept = {cap: select(scores, Settings(select="chunk", max_keep=cap)) for cap in caps}
+    kept = {cap: select(scores, v3(select="chunk", max_keep=cap)) for cap in caps}
     assert {cap: np.flatnonzero(s.chunk_kept).tolist() for cap, s in kept.items()} == {
         102: [1, 3, 5],
         101: [1, 3],
@@ -131,32 +132,32 @@ def test_the_cap_drops_the_lowest_chunks_whole():
 
 def test_guards_count_once_in_the_chunk_that_holds_them():
     scores = by_chunk(9, 1, 1, 8)
-    both = Settings(select="chunk", keep=0.5, max_keep=64)
+    both = v3(select="chunk", keep=0.5, max_keep=64)
     assert select(scores, both).spans == [(0, 32), (96, 128)]
-    assert select(scores, Settings(select="chunk", keep=0.5, max_keep=63)).spans == [(0, 32), (126, 128)]
+    assert select(scores, v3(select="chunk", keep=0.5, max_keep=63)).spans == [(0, 32), (126, 128)]
 
 
 def test_a_short_prompt_fits_under_any_valid_cap():
     for n in range(1, 7):
-        assert select(np.ones(n), Settings(max_keep=6)).kept_tokens == n
-    assert select(np.ones(7), Settings(max_keep=6)).spans == [(0, 4), (5, 7)]
+        assert select(np.ones(n), v3(max_keep=6)).kept_tokens == n
+    assert select(np.ones(7), v3(max_keep=6)).spans == [(0, 4), (5, 7)]
 
 
 def test_a_chunk_longer_than_the_prompt():
-    got = select(np.arange(100.0), Settings(chunk=2**31 - 1, select="chunk", keep=0.01))
+    got = select(np.arange(100.0), v3(chunk=2**31 - 1, select="chunk", keep=0.01))
     assert got.spans == [(0, 100)] and got.chunk_scores.tolist() == [49.5]
 
 
 def test_guards_longer_than_the_prompt():
     scores = np.r_[np.zeros(4), 1.0]
     for guards in ({"guard_first": 0, "guard_last": 7}, {"guard_first": 7, "guard_last": 0}):
-        assert select(scores, Settings(select="chunk", chunk=1, **guards)).spans == [(0, 5)]
-    none = Settings(select="chunk", chunk=1, guard_first=0, guard_last=0, keep=0.01)
+        assert select(scores, v3(select="chunk", chunk=1, **guards)).spans == [(0, 5)]
+    none = v3(select="chunk", chunk=1, guard_first=0, guard_last=0, keep=0.01)
     assert select(scores, none).spans == [(4, 5)]
 
 
 def test_mode_off_keeps_all_and_reads_no_score():
-    off = Settings(mode="off", max_keep=6)
+    off = v3(mode="off", max_keep=6)
     for got in (keep_all(70, off), select(np.full(70, np.nan), off), choose(np.full(70, np.nan), off)):
         assert got.spans == [(0, 70)]
         assert got.chunk_kept.tolist() == [True, True, True]
@@ -186,19 +187,19 @@ def test_a_choice_by_hand():
     """512 tokens; token 200 outweighs all, 70 and 500 share a score that only the last boost raises."""
     importance = np.zeros(512)
     importance[[200, 70, 500]] = [0.8, 0.2, 0.2]
-    got = choose(importance, Settings(select="chunk", keep=0.1))  # 2 of 16 chunks
+    got = choose(importance, v3(select="chunk", keep=0.1))  # 2 of 16 chunks
     assert got.spans == [(0, 4), (192, 224), (480, 512)]
     assert got.chunk_scores[15] == pytest.approx(0.25 * 1.3 / 32, rel=1e-15)
     assert got.chunk_scores[2] == 0.25 / 32
     assert got.chunk_scores[6] == 1 / 32
     # Mass of the sum 1 + 0.25 + 0.325: 1.325 is 0.841 of it, so 0.85 takes the third chunk as well.
-    assert np.flatnonzero(choose(importance, Settings()).chunk_kept).tolist() == [2, 6, 15]
-    assert np.flatnonzero(choose(importance, Settings(mass=0.84)).chunk_kept).tolist() == [6, 15]
+    assert np.flatnonzero(choose(importance, v3()).chunk_kept).tolist() == [2, 6, 15]
+    assert np.flatnonzero(choose(importance, v3(mass=0.84)).chunk_kept).tolist() == [6, 15]
 
 
 def test_float32_and_float64_scores_select_the_same():
     scores = np.random.default_rng(1).random(5000).astype(np.float32)
-    assert choose(scores, Settings()).sha256 == choose(scores.astype(np.float64), Settings()).sha256
+    assert choose(scores, v3()).sha256 == choose(scores.astype(np.float64), v3()).sha256
 
 
 scores_of_any_kind = st.one_of(
@@ -209,7 +210,7 @@ scores_of_any_kind = st.one_of(
     st.tuples(st.sampled_from([0.0, 0.1, 1.0]), st.integers(1, 300)).map(lambda a: [a[0]] * a[1]),
 )
 settings_of_any_kind = st.builds(
-    Settings,
+    v3,
     select=st.sampled_from(["mass", "chunk"]),
     mass=st.floats(0.01, 1),
     keep=st.floats(0.01, 1),
@@ -242,7 +243,7 @@ def test_what_holds_for_every_selection(scores, settings):
 @unhurried
 @given(scores_of_any_kind, settings_of_any_kind)
 def test_the_count_is_the_smallest_that_the_mode_asks_for(scores, settings):
-    uncapped = Settings(**(settings.as_dict() | {"max_keep": None} | PLAIN))
+    uncapped = v3(**(settings.as_dict() | {"max_keep": None} | PLAIN))
     values = np.asarray(scores) + 1.0
     got = select(values, uncapped)
     count, chunks = int(got.chunk_kept.sum()), got.chunk_kept.size
@@ -259,8 +260,8 @@ def test_the_count_is_the_smallest_that_the_mode_asks_for(scores, settings):
 @unhurried
 @given(scores_of_any_kind, settings_of_any_kind, st.integers(6, 400))
 def test_a_cap_only_takes_away_from_the_bottom(scores, settings, cap):
-    free = choose(scores, Settings(**(settings.as_dict() | {"max_keep": None})))
-    capped = choose(scores, Settings(**(settings.as_dict() | {"max_keep": cap})))
+    free = choose(scores, v3(**(settings.as_dict() | {"max_keep": None})))
+    capped = choose(scores, v3(**(settings.as_dict() | {"max_keep": cap})))
     assert set(capped.positions.tolist()) <= set(free.positions.tolist())
     if free.kept_tokens <= cap:
         assert capped.sha256 == free.sha256

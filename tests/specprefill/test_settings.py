@@ -8,48 +8,12 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
+from specprefill.plain import AUTO, V3
 from spvk.errors import SpvkError
 from spvk.specprefill import Settings
 
-DEFAULTS = {
-    "preset": "v3",
-    "mode": "auto",
-    "select": "mass",
-    "mass": 0.85,
-    "keep": 0.3,
-    "keep_floor": 0.2,
-    "keep_ceiling": 0.5,
-    "code_floor": 0.3,
-    "max_keep": None,
-    "window": None,
-    "lookahead": 8,
-    "heads": "all",
-    "softmax": "all",
-    "pool": 1,
-    "normalise": "minmax",
-    "chunk": 32,
-    "edges": "fixed",
-    "halo": None,
-    "backbone": 0.0,
-    "dense_ends": 0.0,
-    "boost_first": 1.5,
-    "boost_first_n": 64,
-    "boost_last": 1.3,
-    "boost_last_n": 128,
-    "guard_first": 4,
-    "guard_last": 2,
-    "positions": "original",
-    "dense_layers": 0,
-    "gap_decay": "off",
-    "protect": "off",
-    "last_user": 64,
-    "min_tokens": 256,
-    "tool_guard": "skip",
-    "min_confidence": 0.2,
-    "spec_throughput": None,
-    "break_even": None,
-    "break_even_safety": 1.0,
-}
+DEFAULTS = V3 | AUTO
+ALSO = {"keep": {"select": "chunk"}, "mass": {"select": "mass"}}  # what else a variable changes
 
 VARIABLES = [
     ("SP_CHUNK", "16", "chunk", 16),
@@ -104,7 +68,7 @@ def test_defaults():
 @pytest.mark.parametrize("variable, text, name, value", VARIABLES)
 def test_each_variable(variable, text, name, value):
     got = Settings.resolve({}, {variable: text})
-    assert got.as_dict() == DEFAULTS | {name: value}
+    assert got.as_dict() == DEFAULTS | {name: value} | ALSO.get(name, {})
     assert type(getattr(got, name)) is type(value)
 
 
@@ -144,7 +108,7 @@ def test_keep_pct_is_a_fraction_or_a_percentage(text, keep):
         ("SP_BOOST_FIRST_MULT", "inf", "a number in (0, 1000]"),
         ("SP_BOOST_LAST_MULT", "-1.3", "a number in (0, 1000]"),
         ("SP_SELECT_MODE", "best", "one of mass, chunk, adaptive"),
-        ("SP_PRESET", "v4", "one of v3, paper, auto"),
+        ("SP_PRESET", "v4", "one of auto, v3, paper"),
         ("SP_EDGES", "round", "one of fixed, pooled, peaks, snapped, overlap, dilated"),
         ("SP_NORMALISE", "max", "one of minmax, percentile, zscore"),
         ("SP_POOL", "12", "an odd number from 1 to 2147483647"),
@@ -204,5 +168,6 @@ def test_direct_construction_is_checked_and_frozen():
     assert Settings(chunk=np.int64(8), keep=np.float64(1), mode=" OFF ").as_dict() == DEFAULTS | {
         "chunk": 8,
         "keep": 1.0,
+        "select": "chunk",
         "mode": "off",
     }

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specprefill.plain import v3
 from spvk.errors import SpvkError
 from spvk.specprefill import Settings, choose, spans_of
 from spvk.specprefill.edges import Layout
@@ -24,7 +25,7 @@ def by_chunk(*means, size=10):
 
 
 def kept_of(scores, **options):
-    return choose(scores, Settings(**PLAIN | options))
+    return choose(scores, v3(**PLAIN | options))
 
 
 TEN = by_chunk(1, 8, 2, 9, 3, 4, 0, 0, 0, 7)
@@ -45,9 +46,9 @@ TEN = by_chunk(1, 8, 2, 9, 3, 4, 0, 0, 0, 7)
 def test_the_budget_is_that_of_the_plain_selection(seed, n, chunk, edges, how, halo, backbone, ends, cap):
     importance = np.random.default_rng(seed).random(n) ** 4
     options = {**how, "chunk": chunk, "edges": edges, "max_keep": cap}
-    plain = choose(importance, Settings(**options))
+    plain = choose(importance, v3(**options))
     other = {"halo": halo, "backbone": backbone, "dense_ends": ends * (1 - backbone)}
-    got = choose(importance, Settings(**options, **other))
+    got = choose(importance, v3(**options, **other))
     assert got.kept_tokens == plain.kept_tokens
     assert np.array_equal(got.chunk_scores, plain.chunk_scores) and got.keep == plain.keep
     assert np.isin(np.r_[: min(n, 4), max(0, n - 2) : n], got.positions).all()
@@ -103,14 +104,14 @@ def test_dense_ends_are_the_first_and_last_tokens():
 @pytest.mark.parametrize("share", [0.29, 0.57, 0.58])
 def test_an_exact_share_is_not_a_token_less(share):
     layout = Layout(np.zeros(1000, bool), 10)
-    kept = spread(np.zeros(1000), 100, layout, Settings(dense_ends=share, backbone=1 - share))
+    kept = spread(np.zeros(1000), 100, layout, v3(dense_ends=share, backbone=1 - share))
     half = round(share * 100) // 2
     assert kept[:half].all() and kept[1000 - half :].all() and kept.sum() == 100
 
 
 def test_protected_tokens_are_kept_besides():
     guards = np.isin(np.arange(100), [50, 51])
-    kept = spread(TEN, 30, Layout(guards, 10), Settings(halo=5, backbone=0.4))
+    kept = spread(TEN, 30, Layout(guards, 10), v3(halo=5, backbone=0.4))
     assert kept.sum() == 32 and kept[45:52].all()
 
 
@@ -121,9 +122,9 @@ def test_without_any_of_it_nothing_changes(monkeypatch):
 
 def test_shares_of_more_than_the_budget_are_refused():
     with pytest.raises(SpvkError, match="^backbone: found 0.6, expected at most 0.5 beside dense_ends 0.5"):
-        Settings(backbone=0.6, dense_ends=0.5)
+        v3(backbone=0.6, dense_ends=0.5)
     with pytest.raises(
         SpvkError, match="^SP_BACKBONE: found 0.6, expected at most 0.5 beside --dense-ends 0.5"
     ):
         Settings.resolve({"dense_ends": "0.5"}, {"SP_BACKBONE": "0.6"})
-    assert Settings(backbone=0.9, dense_ends=0.1).backbone == 0.9
+    assert v3(backbone=0.9, dense_ends=0.1).backbone == 0.9
