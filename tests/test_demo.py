@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spvk import demo, embedded
+from spvk import embedded
 from spvk.chat import ChatTemplate
 from spvk.gguf import open_gguf
 from spvk.tokenizer import Tokenizer

@@ -14,7 +14,6 @@ from numpy.testing import assert_array_equal
 from specprefill.plain import v3
 from spvk.errors import SpvkError
 from spvk.specprefill import (
-    Settings,
     boost,
     join,
     normalise,
