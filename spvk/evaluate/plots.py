@@ -75,8 +75,10 @@ def figure(rows: list[Row], draw: Callable[[Any, list[Row], dict[str, int]], Non
     cells = panels(rows)
     columns = min(COLUMNS, len(cells))
     lines = -(-len(cells) // columns)
-    fig = Figure(figsize=(columns * PANEL[0], lines * PANEL[1] + 0.6), layout="constrained")
     order = {policy: i for i, policy in enumerate(dict.fromkeys(r["policy"] for r in rows))}
+    named = 2 * columns  # policies on a line of the legend
+    height = lines * PANEL[1] + 0.4 + 0.25 * -(-len(order) // named)
+    fig = Figure(figsize=(columns * PANEL[0], height), layout="constrained")
     axes = fig.subplots(lines, columns, squeeze=False, sharey=same_scale)
     for ax, (title, members) in zip(axes.flat, cells.items()):
         ax.set_title(title, fontsize="medium")
@@ -87,7 +89,7 @@ def figure(rows: list[Row], draw: Callable[[Any, list[Row], dict[str, int]], Non
         ax.set_ylabel("")
     for ax in axes.flat[len(cells) :]:
         ax.set_axis_off()
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(order), 6))
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(len(order), named))
     return fig
 
 
@@ -105,7 +107,7 @@ def accuracy_panel(ax: Any, rows: list[Row], order: dict[str, int]) -> None:
             ax.axhspan(lows[0], highs[0], color=style["color"], alpha=0.12, linewidth=0)
             continue
         # A little to the side, so that intervals do not hide one another.
-        shift = 0.004 * (order[policy] - len(order) / 2)
+        shift = 0.002 * (order[policy] - len(order) / 2)
         error = [[v - low for v, low in zip(values, lows)], [high - v for v, high in zip(values, highs)]]
         x = [r["kept_fraction"] + shift for r in members]
         ax.errorbar(x, values, yerr=error, label=policy, capsize=2, elinewidth=0.8, **style)

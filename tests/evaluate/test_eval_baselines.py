@@ -84,6 +84,7 @@ def test_policies_are_ordered_and_carry_their_options():
     assert (s.preset, s.select, s.keep, s.edges, s.guard_last) == ("v3", "chunk", 0.2, "peaks", 9)
     s = auto.settings(0.1)
     assert (s.preset, s.mode, s.select, s.keep, s.protect) == ("auto", "always", "chunk", 0.1, "on")
+    assert read_policies("ends:protect=on")[0].settings(0.3) == Settings(mode="always", select="chunk", keep=0.3)
     assert (v3.settings("preset").select, auto.settings("preset").select) == ("mass", "adaptive")
     assert even.settings(0.3) == Settings(preset="v3", mode="always", select="chunk", keep=0.3)
 
