@@ -103,7 +103,7 @@ def test_snapped_chunks_end_with_sentences():
     assert kept(scores, 32, "snapped") == [(32, 64)]  # no sentence is known: as fixed
     far = [10, 70, 140]  # 10 is less than 0.5 chunks from 0, 70 more than 2; 140 is more than 2 from 70
     assert kept(np.arange(160.0), 58, "snapped", sentences=far) == [(102, 160)]
-    assert kept(np.repeat([0.0, 3.0, 2.0], [32, 38, 90]), 40, "snapped", sentences=far) == [(32, 72)]
+    assert kept(np.repeat([0.0, 3.0, 2.5], [32, 38, 90]), 40, "snapped", sentences=far) == [(32, 72)]
 
 
 def test_snapped_keeps_an_indented_line_with_the_one_before():
@@ -113,6 +113,28 @@ def test_snapped_keeps_an_indented_line_with_the_one_before():
     assert kept(scores, 44, "snapped", sentences=lines, indented=[60]) == [(30, 74)]
     # from 30 to 100 is more than two chunks: the indented line is better than a cut inside a line
     assert kept(scores, 44, "snapped", sentences=lines, indented=[60, 74]) == [(0, 14), (30, 60)]
+
+
+def test_chunks_of_a_sentence_share_its_best_score():
+    # sentences [0, 40), [40, 240), [240, 280); the second one's first piece is the peak
+    scores = np.repeat([0.6, 1.0, 0.1, 0.8], [40, 40, 160, 40])
+    whole = dict(chunk=40, sentences=[40, 240])
+    order = FINDERS["snapped"](scores, layout(280, **whole))
+    assert order == [(40, 80), (240, 280), (80, 120), (120, 160), (160, 240), (0, 40)]
+    assert kept(scores, 160, "snapped", **whole) == [(40, 160), (240, 280)]
+    order = FINDERS["snapped"](scores, layout(280, **whole, messages=[160]))
+    assert order == [(40, 80), (240, 280), (80, 160), (0, 40), (160, 240)]
+    # a guarded piece has no score to share, and gets none
+    order = FINDERS["snapped"](scores, layout(280, **whole, guards=range(40, 80)))
+    assert order == [(240, 280), (0, 40), (80, 120), (120, 160), (160, 240)]
+
+
+def test_a_long_sentence_shares_no_farther_than_four_chunks():
+    scores = np.repeat([1.0, 0.1, 0.2, 0.1], [10, 70, 10, 110])
+    order = FINDERS["snapped"](scores, layout(200, chunk=10, sentences=[150]))
+    assert order[:7] == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (80, 90), (50, 60)]
+    unknown = FINDERS["snapped"](scores, layout(200, chunk=10))  # where no sentence is known none is shared
+    assert unknown[:4] == [(0, 10), (80, 90), (10, 20), (20, 30)]
 
 
 def test_ties_go_to_the_earlier():
