@@ -24,6 +24,7 @@ from spvk.errors import SpvkError
 from spvk.evaluate.gold import spans_of_texts
 from spvk.evaluate.policies import Policy, read_keeps, read_policies
 from spvk.evaluate.table import keep_text
+from spvk.evaluate.trial import rows_key
 from spvk.model import Model
 from spvk.prepare import prepare
 from spvk.specprefill import choose, positions_of, read_structure
@@ -42,13 +43,12 @@ def results(model: Model, runs: list[tuple[Policy, float | str]]) -> Iterator[li
         needed, scores, out = positions_of(spans_of_texts(pieces, [q["needed"]])), {}, []
         for policy, keep in runs:
             settings = engine.settle(policy.settings(keep), model)
-            read = (settings.window, settings.lookahead, settings.heads, settings.softmax, engine.by_head(settings))
-            if read not in scores:
+            if (key := rows_key(settings)) not in scores:
                 prepare(model, len(tokens) + settings.lookahead, engine.BATCH, engine.capture_for(settings))
                 heads = job.heads_of(settings, model.path, model.config)
-                scores[read] = engine.score(model, tokens, settings, heads=heads)
+                scores[key] = engine.score(model, tokens, settings, heads=heads)
             structure = read_structure(tokens, model.tokenizer, settings) if settings.protect == "on" else None
-            chosen = choose(scores[read], settings, structure, pooled=engine.by_head(settings))
+            chosen = choose(scores[key], settings, structure, pooled=engine.by_head(settings))
             out.append((bool(np.isin(needed, chosen.positions).all()), chosen.kept_fraction))
         yield out
 

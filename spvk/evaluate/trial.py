@@ -81,6 +81,12 @@ def needed_of(q: Question, gold: list[Span], tokens: np.ndarray, target: Model) 
     return positions_of([*spans, question_of(pieces, q.asked)])
 
 
+def rows_key(settings: Settings) -> tuple:
+    """Settings of one key have the same scores, before anything is normalised."""
+    pool = settings.pool if engine.by_head(settings) else 1
+    return settings.window, settings.lookahead, settings.heads, settings.softmax, pool
+
+
 class Trial:
     """One prompt on its way through the plan; what the draft scored is kept for every policy."""
 
@@ -155,7 +161,7 @@ class Trial:
 
     def score(self, settings: Settings) -> tuple[np.ndarray, float]:
         """Importance float64 [n] and the milliseconds it took, once for all that read the same rows."""
-        key = self.rows_key(settings)
+        key = rows_key(settings)
         if key not in self.scored:
             n, batch, clock = len(self.tokens), self.plan.batch, engine.Clock()
             length = min(n, settings.window or n) + settings.lookahead
@@ -165,11 +171,6 @@ class Trial:
                 importance = engine.score(self.draft, self.tokens, settings, batch=batch, heads=heads)
             self.scored[key] = importance, clock.ms["score_ms"]
         return self.scored[key]
-
-    def rows_key(self, settings: Settings) -> tuple:
-        """Settings of one key have the same scores, before anything is normalised."""
-        pool = settings.pool if engine.by_head(settings) else 1
-        return settings.window, settings.lookahead, settings.heads, settings.softmax, pool
 
     def read(
         self, selection: Selection, settings: Settings, clock: engine.Clock
