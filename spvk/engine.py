@@ -68,7 +68,7 @@ def prefill(
     tokens: integers [n]. At most `predict` tokens are decoded, fewer when one of `stop` comes; `on_token`
     gets each as it is known. `load_ms` is what opening the models took; compiling their pipelines is added
     to it. `context` limits prompt and answer together (default: the target's own). `structure` says which
-    tokens are protected, `rates` what earlier runs measured (see specprefill); `heads` and `tally`
+    tokens are protected and where sentences begin (None: none and nowhere, whatever the settings), `rates` what earlier runs measured (see specprefill); `heads` and `tally`
     are as for `score`.
     Raises SpvkError for bad tokens, a prompt beyond the context, vocabularies that differ; what is wrong
     with scoring makes mode auto read everything instead, and is raised in mode always.

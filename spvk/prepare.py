@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .model import Model
 from .models.builder import Capture, Gaps
-from .recording import Dispatch, Recording
+from .recording import Dispatch, PipelineKey, Recording
 from .session import Session, name_buffers, record, recording_sizes
 
 
@@ -39,14 +39,17 @@ def parts(batch: int, gaps: Gaps) -> Iterable[tuple[int, str]]:
     return ((rows, part) for rows in sorted(recording_sizes(batch)) for part in names)
 
 
-def pipelines(recording: Recording) -> dict[tuple, Dispatch]:
+def pipelines(recording: Recording) -> dict[PipelineKey, Dispatch]:
     """A dispatch for each pipeline of a recording."""
     return {d.pipeline: d for d in reversed(recording)}
 
 
-def launch_once(session: Session, wanted: set[tuple]) -> None:
-    """Run one workgroup of each pipeline that is `wanted`, on one token of an otherwise unused session."""
-    found: dict[tuple, Dispatch] = {}
+def launch_once(session: Session, wanted: set[PipelineKey]) -> None:
+    """Run one workgroup of each pipeline that is `wanted`, on one token of an otherwise unused session.
+
+    What only a longer context needs (a GPU's merged attention) is not run: its driver has compiled it.
+    """
+    found: dict[PipelineKey, Dispatch] = {}
     for rows, part in parts(session.batch, session.gaps):
         found |= pipelines(session.recording(rows, True, part))
     once = [replace(d, groups=(1, 1, 1), flops=0) for key, d in found.items() if key in wanted]

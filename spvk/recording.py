@@ -58,6 +58,14 @@ class Matrix:
     pieces: tuple[tuple[int, int, Buffer], ...]
 
 
+PipelineKey = tuple[str, tuple[tuple[str, int], ...]]
+
+
+def pipeline_key(module: str, spec: Mapping[str, int]) -> PipelineKey:
+    """A module and its specialisation constants, sorted."""
+    return module, tuple(sorted(spec.items()))
+
+
 @dataclass(frozen=True)
 class Dispatch:
     """One launch of a module. `args` has a Buffer or a number for each of its push constants and views."""
@@ -78,9 +86,9 @@ class Dispatch:
             )
 
     @property
-    def pipeline(self) -> tuple[str, tuple[tuple[str, int], ...]]:
-        """What is compiled for it: the module and its specialisation constants, sorted."""
-        return self.module, tuple(sorted(self.spec.items()))
+    def pipeline(self) -> PipelineKey:
+        """What is compiled for it."""
+        return pipeline_key(self.module, self.spec)
 
     def touched(self) -> Iterable[tuple[Buffer, str]]:
         """(buffer, access) of every buffer argument; access is r, w or rw."""

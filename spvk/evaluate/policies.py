@@ -34,7 +34,7 @@ class Policy:
     @property
     def preset(self) -> str:
         """A baseline's guards and budget are those of version 3.1, or, where it protects, of `auto`."""
-        return self.name if self.name in PRESETS else "auto" if self.options.get("protect") == "on" else "v3"
+        return self.name if self.name in PRESETS else "auto" if self.options.get("protect", "").lower() == "on" else "v3"
 
     def settings(self, keep: Keep) -> Settings:
         """Always sparse, since mode auto's way out would blur the comparison: the top `keep` of the chunks."""

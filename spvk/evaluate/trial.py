@@ -137,7 +137,8 @@ class Trial:
         if policy.name == DENSE:
             return keep_all(n, settings)
         importance, score_ms = self.score(settings)
-        structure = self.structure(settings)
+        with clock.phase("select_ms"):
+            structure = self.structure(settings)
         if policy.is_baseline:
             budget = choose(importance, settings, structure, pooled=engine.by_head(settings))
             with clock.phase("select_ms"):

@@ -10,7 +10,7 @@ from typing import Mapping
 
 from .. import shaders
 from ..errors import DeviceError
-from ..recording import Recording
+from ..recording import PipelineKey, Recording, pipeline_key
 from .api import PIPELINE_CREATE_DISPATCH_BASE, REQUIRE_FULL_SUBGROUPS, check, create, ffi, lib, vk
 from .devices import choose, enumerate_devices, make_instance
 from .layouts import Layouts
@@ -57,8 +57,8 @@ class Device:
         self.allocated = 0  # bytes of all blocks of every Memory
         self.layouts = Layouts(self.handle)
         self.modules: dict[str, object] = {}
-        self.pipelines: dict[tuple, object] = {}
-        self.launched: set[tuple] = set()  # keys of those that have run (prepare.py)
+        self.pipelines: dict[PipelineKey, object] = {}
+        self.launched: set[PipelineKey] = set()  # keys of those that have run (prepare.py)
         self.cache = self._load_cache()
 
     # -- opening ---------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Device:
 
     def pipeline(self, module: str, spec: Mapping[str, int]):
         """(VkPipeline, VkPipelineLayout) of a module with these specialisation constants; made once."""
-        key = (module, tuple(sorted(spec.items())))
+        key = pipeline_key(module, spec)
         if key not in self.pipelines:
             self.pipelines[key] = self._make_pipeline(shaders.manifest()[module], spec)
         return self.pipelines[key]
