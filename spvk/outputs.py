@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -31,6 +32,16 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
     for other in inputs:
         if other and os.path.realpath(other) == os.path.realpath(path):
             raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
+
+
+def require_cached(path: Path) -> None:
+    """Raise SpvkError where `path`'s folder, a cache directory that is made if need be, cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise SpvkError(f"{path}: {error.strerror}, expected a cache directory that can be written") from None
 
 
 def require_file(flag: str, path: str | None, report: str | None, inputs: Iterable[str | None]) -> None:

@@ -23,9 +23,10 @@ from .kernels.gated_delta import gated_delta, state_bytes
 from .kernels.matmul import matmul
 from .kernels.matvec import matvec
 from .kernels.profile import Profile, profile_for
+from .outputs import require_cached
 from .recording import Buffer, Matrix, Recording
 from .specprefill import Settings
-from .tuning import choices_for, save
+from .tuning import choices_for, path_for, save
 from .vulkan import Commands, Device, Memory
 
 GAIN = 0.97  # of the default's time that a candidate must not exceed to replace it
@@ -198,6 +199,7 @@ def run_tune(target: str | None, draft: str | None, *, device: str | None, scree
         job.read_config(path)  # named before the work
     with Device(device) as dev:
         screen.device(dev.info, dev.reason)
+        require_cached(path_for(dev))
         profile = profile_for(dev.info)
         cpu, kept = profile.name == "cpu", {}
         for choice in choices_for(profile):

@@ -206,3 +206,11 @@ def test_a_cache_that_cannot_be_written_is_named(device, monkeypatch, tmp_path):
     monkeypatch.setattr(tuning, "cache_dir", lambda: tmp_path / "file" / "x")
     with pytest.raises(tuning.SpvkError, match="expected a cache directory that can be written"):
         tuning.save(device, {})
+
+
+def test_tune_names_a_cache_that_cannot_be_written_before_the_work(spvk, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tuning, "cache_dir", lambda: tmp_path / "file" / "x")
+    monkeypatch.setattr(tune, "measure", lambda *_: pytest.fail("measured before"))
+    status, _, err = spvk("tune")
+    assert status == 2 and "file/x/tuning-" in err and "expected a cache directory that can be written" in err

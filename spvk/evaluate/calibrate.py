@@ -16,6 +16,7 @@ from .. import __version__, job
 from ..errors import SpvkError
 from ..model import Model
 from ..models.builder import Capture
+from ..outputs import require_cached
 from ..session import Session
 from ..specprefill import fingerprint, reduce_rows
 from ..specprefill.heads import VERSION, calibration_path
@@ -168,10 +169,7 @@ def run_calibrate(
 def default_output(draft: str) -> str:
     """The file that `--heads auto` reads, in a cache directory that exists. Raises SpvkError where it cannot be made."""
     path = calibration_path(job.cache_dir(), draft)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpvkError(f"{path}: {error.strerror}, expected a cache directory that can be written") from None
+    require_cached(path)
     return str(path)
 
 
