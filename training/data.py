@@ -20,8 +20,8 @@ NOT_STATED = "not stated"
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence; `at` is where in `text` the puzzle's answer stands, `via` where the name ends that leads from a
-    chain's question to its answer; None where they do not."""
+    """One sentence; `at` is where in `text` the puzzle's answer stands, `via` where the name ends that leads from
+    the question to it (of a chain, of what a function returns); None where they do not."""
 
     text: str
     at: int | None = None
@@ -263,7 +263,7 @@ def lookup(world: World) -> Puzzle:
 
 
 def function(world: World) -> Puzzle:
-    """What a small Python function returns: one of its two constants."""
+    """What a small Python function returns: one of its two constants; its name there leads to it."""
     rng = world.rng
     name = world.joined(w.FUNCTIONS, w.NOUNS, gap="_")
     a, b = rng.sample(w.NOUNS, 2)
@@ -271,9 +271,8 @@ def function(world: World) -> Puzzle:
     i = rng.randrange(2)
     text = f"def {name}():\n    {a} = {values[0]}\n    {b} = {values[1]}\n    return {(a, b)[i]}\n"
     at = text.index(f"{(a, b)[i]} = ") + len((a, b)[i]) + 3
-    return Puzzle(
-        "function", (Sentence(text, at),), rng.choice(t.FUNCTION_QUESTIONS).format(f=name), values[i]
-    )
+    said = Sentence(text, at, via=len(text) - 1)
+    return Puzzle("function", (said,), rng.choice(t.FUNCTION_QUESTIONS).format(f=name), values[i])
 
 
 def not_stated(world: World) -> Puzzle:

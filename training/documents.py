@@ -17,7 +17,7 @@ from .tokenizer import ASSISTANT, END, PAD, USER
 @dataclass
 class Conversation:
     """Token ids, and for each question: (task, first and last+1 position of its answer, value's position or -1),
-    and in `vias` where a chain's name stands that leads to the answer, or -1."""
+    and in `vias` where the name stands that leads to the answer, or -1."""
 
     tokens: list[int] = field(default_factory=list)
     answers: list[tuple[str, int, int, int]] = field(default_factory=list)
@@ -165,9 +165,9 @@ def batch(writer: Writer, world: World, length: int, size: int, mix: dict[str, i
         for (task, start, stop, value), via in zip(c.answers, c.vias):
             answer[b, start:stop] = True
             questions.append((task, b, start, stop))
-            if value >= 0:  # behind an answer's first token the rest is there to be copied
-                firsts = [via if via >= 0 and j == 0 else value + j for j in range(stop - start - 1)]
-                looks[b] += [(start - 1 + j, value + j, at) for j, at in enumerate(firsts)]
+            if value >= 0:
+                for j in range(stop - start - 1):  # an answer's first token may say nothing ("the"): via for all
+                    looks[b].append((start - 1 + j, value + j, via if via >= 0 else value + j))
     widest = max(1, max(map(len, looks)))
     table = np.full((3, size, widest), -1, np.int64)
     for b, triples in enumerate(looks):

@@ -13,36 +13,11 @@ from spvk import synth
 
 from . import tokenizer as bpe
 from .kquants import quantise
-from .model import Decoder, attends
+from .model import Decoder
 from .train import SHAPES
+from .weights import tensors
 
 WEIGHTS = ("q4km", "f32")
-COMMON = {
-    "attn_norm.weight": "norm.weight",
-    "post_attention_norm.weight": "post_norm.weight",
-    "ffn_gate.weight": "ffn_gate",
-    "ffn_up.weight": "ffn_up",
-    "ffn_down.weight": "ffn_down",
-}
-ATTENTION = {
-    "attn_q.weight": "mixer.q",
-    "attn_k.weight": "mixer.k",
-    "attn_v.weight": "mixer.v",
-    "attn_output.weight": "mixer.out",
-    "attn_q_norm.weight": "mixer.q_norm.weight",
-    "attn_k_norm.weight": "mixer.k_norm.weight",
-}
-DELTA = {
-    "attn_qkv.weight": "mixer.qkv",
-    "attn_gate.weight": "mixer.gate",
-    "ssm_beta.weight": "mixer.beta",
-    "ssm_alpha.weight": "mixer.alpha",
-    "ssm_conv1d.weight": "mixer.conv",
-    "ssm_dt.bias": "mixer.dt",
-    "ssm_a": "mixer.a_log",
-    "ssm_norm.weight": "mixer.norm.weight",
-    "ssm_out.weight": "mixer.out",
-}
 
 
 def load(path: Path) -> tuple[Decoder, synth.Shape]:
@@ -52,16 +27,6 @@ def load(path: Path) -> tuple[Decoder, synth.Shape]:
     model = Decoder(shape, len(state["model"]["embedding"]))
     model.load_state_dict(state["model"])
     return model.eval(), shape
-
-
-def tensors(model: Decoder) -> dict[str, np.ndarray]:
-    """float32 arrays by their names in GGUF."""
-    out = {"token_embd.weight": model.embedding, "output_norm.weight": model.norm.weight}
-    for i, block in enumerate(model.blocks):
-        named = dict(block.named_parameters())
-        for name, own in (COMMON | (ATTENTION if attends(i) else DELTA)).items():
-            out[f"blk.{i}.{name}"] = -named[own].exp() if name == "ssm_a" else named[own]
-    return {name: p.detach().float().numpy() for name, p in out.items()}
 
 
 def kind_of(planned: synth.Planned, layers: int, weights: str) -> str:

@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+import gguf
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
@@ -80,8 +81,13 @@ def save(vocabulary: Vocabulary, path: Path) -> None:
 
 
 def load(path: Path) -> Vocabulary:
-    """What `save` wrote."""
-    state = json.loads(path.read_text())
+    """What `save` wrote, or the vocabulary of a GGUF file with these models."""
+    if path.suffix == ".gguf":
+        fields = gguf.GGUFReader(path).fields
+        tokens, merges = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
+        state = {"tokens": tokens, "merges": [m.split(" ") for m in merges]}
+    else:
+        state = json.loads(path.read_text())
     tokens = state["tokens"]
     types = [CONTROL if token in CONTROLS else NORMAL for token in tokens]
     return Vocabulary("trained", tokens, types, [tuple(m) for m in state["merges"]], len(tokens) - 1)

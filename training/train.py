@@ -23,6 +23,7 @@ from . import tokenizer as bpe
 from .data import MIX, World
 from .documents import Batch, Writer, batch
 from .model import INTERVAL, Attention, Decoder, Look
+from .weights import state_of
 
 SHAPES = {
     "draft": Shape(256, 4, 4, 2, 64, 512, 4, 4, 64, 16, (3, 3, 2, 0), True),
@@ -58,7 +59,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--stage", type=int, default=0, help="where in the curriculum to start")
     p.add_argument("--advance", type=float, default=0.6, help="share of right answers to go on to the next length")
     p.add_argument(
-        "--grow-from", type=Path, help="checkpoint of a shallower model that becomes the lower layers"
+        "--grow-from",
+        type=Path,
+        help="checkpoint or GGUF file whose layers are taken over; layers above them start as the identity",
     )
     p.add_argument("--mix", type=read_mix, default=MIX, help="weights of the tasks, as in facts=4,chain=8")
     p.add_argument("--resume", action="store_true", help="go on from the run's checkpoint")
@@ -71,8 +74,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def grow(model: Decoder, path: Path) -> None:
-    """Take over a shallower model; the layers above it start as the identity."""
-    state = torch.load(path, weights_only=False)["model"]
+    """Take over a model's layers; those above them start as the identity."""
+    state = state_of(path)
     model.load_state_dict(state, strict=False)
     kept = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
     for block in model.blocks[kept:]:
@@ -148,7 +151,8 @@ class Run:
         a.out.mkdir(parents=True, exist_ok=True)
         vocabulary = a.out / "vocabulary.json"
         if not vocabulary.exists():
-            bpe.save(bpe.train_vocabulary(), vocabulary)
+            start = a.grow_from if a.grow_from and a.grow_from.suffix == ".gguf" else None
+            bpe.save(bpe.load(start) if start else bpe.train_vocabulary(), vocabulary)
         self.vocabulary = bpe.load(vocabulary)
         self.writer = Writer(bpe.make_tokenizer(self.vocabulary))
         self.world = World(random.Random(a.seed), held_out=False)

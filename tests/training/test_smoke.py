@@ -49,6 +49,19 @@ def test_the_exported_file_gives_the_same_logits(trained, device):
             assert opened.tokenizer.decode(opened.tokenizer.encode("Zażółć 🦜")) == "Zażółć 🦜"
 
 
+def test_a_file_gives_its_weights_and_vocabulary_back(trained, tmp_path):
+    from training import export, tokenizer
+    from training.weights import state_of
+
+    checkpoint, file = trained[0] / "smoke.pt", tmp_path / "smoke.gguf"
+    export.main([str(checkpoint), str(file), "--weights", "f32"])
+    want, got = state_of(checkpoint), state_of(file)
+    assert want.keys() == got.keys()
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, rtol=0, atol=1e-6 if name.endswith("a_log") else 0)
+    assert tokenizer.load(file) == tokenizer.load(trained[0] / "vocabulary.json")
+
+
 def test_a_resumed_run_ends_where_an_unbroken_one_does(trained, tmp_path):
     import torch
 

@@ -99,6 +99,27 @@ def test_a_batch_fills_its_length_and_looks_at_the_answers_own_tokens(writer, le
         assert made.answer[row, start:stop].all() and not made.answer[row, start - 1]
 
 
+def test_the_first_layer_that_attends_looks_at_the_name_that_leads_on(writer, tokenizer):
+    found = set()
+    for seed in range(40):
+        made = documents.batch(writer, world(seed), 384, 1, data.MIX | {"chain": 20, "function": 20})
+        text, rows = made.tokens[0], made.rows[0]
+        for task, _, start, stop in made.questions:
+            mine = (rows >= start - 1) & (rows < stop - 2)
+            if task not in ("chain", "function"):
+                assert (made.first[0][mine] == made.keys[0][mine]).all()
+                continue
+            found.add(task)
+            (via,) = set(made.first[0][mine])  # all of an answer's tokens: the first one may be "the"
+            assert via not in made.keys[0][mine]
+            if task == "function":
+                line = tokenizer.decode(text[: via + 1]).rsplit("\n", 1)[-1]
+                assert re.fullmatch(r" *return \w+", line)
+                name = tokenizer.decode(text[: made.keys[0][mine][0]]).rsplit("\n", 1)[-1]
+                assert name.split() == [line.split()[-1], "="]
+    assert found == {"chain", "function"}
+
+
 def test_tokens_are_those_of_the_whole_text(writer, tokenizer):
     for seed in range(20):
         c = documents.training_conversation(writer, world(seed), 600)
