@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from conftest import BUDGETS
 
 from spvk.kernels.attention import attention, reference, split_bytes
 
@@ -30,3 +31,15 @@ def bench_attention(measure, bench, normal, shape, rows, decode):
         attention(bench.profile, *buffers, **numbers, gate=bench.put(gate), parts=parts), check,
         flops=4 * dim * heads * pairs,
     )  # fmt: skip
+
+
+def bench_attention_rounded(measure, bench, normal, shape, rounded):
+    """One token behind 2,048 others, its output rounded: class cpu alone does so."""
+    heads, kv, dim, context = shape.heads, shape.kv_heads, shape.head_dim, PAST + 1
+    q, gate = normal(1, heads, dim), normal(1, heads, 2 * dim)
+    k, v, y = normal(kv, context, dim), normal(kv, context, dim), rounded(1, heads * dim)
+    buffers = *(bench.put(x) for x in (q, k, v)), bench.empty(1, heads * dim), bench.step(1, past=PAST)
+    numbers = {"rows": 1, "heads": heads, "kv_heads": kv, "dim": dim, "context": context}
+    recording = attention(bench.profile, *buffers, **numbers, gate=bench.put(gate), packed=y.packed)
+    exact = reference(q, k, v, PAST, gate)
+    measure(recording, lambda: y.compare(exact), budget=BUDGETS["fast"], flops=4 * dim * heads * context)

@@ -20,6 +20,7 @@ from time import perf_counter
 import numpy as np
 import pytest
 from harness import Bench, nmse
+from products import Rounded
 from tables import markdown
 
 from spvk.kernels.probe import WORD, probe
@@ -114,6 +115,19 @@ def pack(bench):
         return packed, BUDGETS["fast"], [dispatch]
 
     return run
+
+
+@pytest.fixture
+def rounded(bench, rng):
+    """rounded(rows, k): where --precision fast has its rows (Rounded), whichever precision is asked for."""
+
+    def make(rows: int, k: int) -> Rounded:
+        bench.profile = replace(bench.profile, precision="fast")
+        if not reads_packed(bench.profile, rows, Rounded.KIND):
+            pytest.skip("no product of this device class reads such rows rounded")
+        return Rounded(bench, rng, rows, k)
+
+    return make
 
 
 @pytest.fixture

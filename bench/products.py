@@ -1,4 +1,4 @@
-"""The matrix products of a layer of qwen35, and random weights for them."""
+"""The matrix products of a layer of qwen35, random weights for them, and a product that reads rounded rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import numpy as np
 from blocks import dequantize, put_matrix, random_rows
 from harness import Bench
 
+from spvk.kernels.matmul import matmul, reference
+from spvk.kernels.quantize_rows import packed_bytes
 from spvk.recording import Matrix
 from spvk.synth import Shape
 
@@ -40,3 +42,32 @@ class Weight:
     def sampled(self) -> np.ndarray:
         """float32 [64, k]: the rows `sample`."""
         return dequantize(self.kind, self.raw[self.sample])
+
+
+class Rounded:
+    """Rows [rows, k] that a kernel under measurement rounds, and a product with 64 columns that reads them."""
+
+    KIND = "Q4_K"  # every class that rounds activations does so for products with it
+
+    def __init__(self, bench: Bench, rng: np.random.Generator, rows: int, k: int) -> None:
+        self.bench, self.rows = bench, rows
+        self.weight, self.y = Weight(bench, self.KIND, 64, k, rng), bench.empty(rows, 64)
+        self.packed = bench.put(np.zeros(packed_bytes(bench.profile, rows, k), np.uint8))
+
+    def compare(self, exact: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(found, exact) products, of what the rows [rows, k] should be."""
+        floats = self.bench.empty(self.rows, exact.shape[1])  # not read
+        step = self.bench.step(self.rows)
+        self.bench.run(
+            matmul(
+                self.bench.profile,
+                floats,
+                self.weight.matrix,
+                self.y,
+                step,
+                rows=self.rows,
+                packed=self.packed,
+            )
+        )
+        found = self.bench.get(self.y, self.rows, 64)[:, self.weight.sample]
+        return [(found, reference(exact, self.weight.sampled()))]
