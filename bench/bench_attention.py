@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import BUDGETS
@@ -7,13 +9,15 @@ from spvk.kernels.attention import attention, reference, split_bytes
 PAST = 2048
 
 
+@pytest.mark.parametrize("cache", ["f32", "f16"])
 @pytest.mark.parametrize("decode", [False, True], ids=["prefill", "decode"])
-def bench_attention(measure, bench, normal, shape, rows, decode):
+def bench_attention(measure, bench, normal, shape, rows, decode, cache):
     """A batch, or one token, behind 2,048 others; two tokens are compared."""
+    bench.profile = replace(bench.profile, cache=cache)
     rows = 1 if decode else rows
     heads, kv, dim, context = shape.heads, shape.kv_heads, shape.head_dim, PAST + rows
     q, gate = normal(rows, heads, dim), normal(rows, heads, 2 * dim)
-    k, v = normal(kv, context, dim), normal(kv, context, dim)
+    k, v = (normal(kv, context, dim).astype("f2" if cache == "f16" else "f4") for _ in range(2))
     y = bench.empty(rows, heads * dim)
 
     def check():

@@ -115,7 +115,7 @@ def classes(info) -> list:
     """The profiles whose launches are compiled, by their classes: those of the device, then class `cpu`."""
     from spvk.kernels.profile import CPU, Profile, profile_for
 
-    gpu = [Profile("scalar", info.subgroup[1], 256)]
+    gpu = [Profile("scalar", info.subgroup[1], 256, cache=cache) for cache in ("f32", "f16")]
     gpu += [Profile("dot", info.subgroup[1], 256, "fast")] if info.integer_dot else []
     gpu += [profile_for(info, "fast")] if info.matrix else []
     return [*gpu, CPU, replace(CPU, precision="fast")]

@@ -24,8 +24,8 @@ layout(constant_id = 7) const uint SPLIT = 0;  // a workgroup has `span` keys; a
 layout(push_constant, scalar) uniform Push {
 #ifndef TEXELS
     InU64x2 q;        // [tokens, heads, dim] float32
-    InU64x2 k;        // [kv_heads, context, dim]
-    InU64x2 v;        // [kv_heads, context, dim]
+    InU64x2 k;        // [kv_heads, context, dim] float32 or, with HALF, float16
+    InU64x2 v;        // the same
 #endif
     InU64x2 gate;     // [tokens, heads, 2 * dim], the gate in each head's second half (GATED); rows
                       // gate_stride groups of four apart
@@ -117,7 +117,7 @@ void accumulate(uint base, uint block, uint tiles, uint keys, uint set, uint qua
             uint at = tile * TILE + c;
             float value[4][4];  // [key][column]
             [[unroll]] for (uint t = 0; t < 4; t++)
-                unpack_quad(QUAD(v, (base + min(block + at + t, keys - 1)) * QUADS + quad), value[t]);
+                cache_quad(v, (base + min(block + at + t, keys - 1)) * QUADS + quad, value[t]);
             [[unroll]] for (uint i = 0; i < BANDS; i++) {
                 uint pair = lane_row(i) * STRIDE + at / 2;
                 float mine[4];

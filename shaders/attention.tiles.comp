@@ -7,6 +7,7 @@
 #include "include/common.glsl"
 #include "include/quads.glsl"
 #include "include/nan.glsl"
+#include "include/cache.glsl"
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint QUADS = 64;  // head dimension / 4
 layout(constant_id = 1) const uint GATED = 0;
@@ -14,8 +15,8 @@ layout(constant_id = 1) const uint GATED = 0;
 
 layout(push_constant, scalar) uniform Push {
     InU64x2 q;        // [tokens, heads, dim] float32
-    InU64x2 k;        // [kv_heads, context, dim]
-    InU64x2 v;        // [kv_heads, context, dim]
+    InU64x2 k;        // [kv_heads, context, dim] float32 or, with HALF, float16
+    InU64x2 v;        // the same
     InU64x2 gate;     // [tokens, heads, 2 * dim], the gate in each head's second half (GATED); rows
                       // gate_stride groups of four apart
     OutU64x2 y;       // [tokens, heads, dim]
@@ -40,9 +41,12 @@ uint place(uint r) {  // token * heads + head of a row
     return index / group * heads + gl_WorkGroupID.y * group + index % group;
 }
 
+vec4 cached(InU64x2 from, uint i) {
+    return HALF == 0 ? unpack_quad(from.v[i]) : unpack_half_quad(unpack32(InU64(from).v[i]));
+}
+
 // One row's (or key's) four columns to four lines of the stage.
-void stage_columns(uint line, uint r, InU64x2 from, uint at, uint quad) {
-    vec4 x = quad < QUADS ? unpack_quad(from.v[at * QUADS + quad]) : vec4(0.0);
+void stage_columns(uint line, uint r, vec4 x) {
     [[unroll]] for (uint t = 0; t < 4; t++) stage[(line + t) * PAD + (r >> 2)][r & 3] = x[t];
 }
 
@@ -52,8 +56,9 @@ void scores(uint q_at, uint k_at) {
     [[unroll]] for (uint i = 0; i < 4; i++) s[i] = vec4(0.0);
     for (uint c = 0; c < QUADS; c += COLUMNS / 4) {
         uint part = id & 3;
-        stage_columns(4 * part, id >> 2, q, q_at, c + part);
-        stage_columns(COLUMNS + 4 * part, id >> 2, k, k_at, c + part);
+        bool there = c + part < QUADS;
+        stage_columns(4 * part, id >> 2, there ? unpack_quad(q.v[q_at * QUADS + c + part]) : vec4(0.0));
+        stage_columns(COLUMNS + 4 * part, id >> 2, there ? cached(k, k_at * QUADS + c + part) : vec4(0.0));
         barrier();
         [[unroll]] for (uint e = 0; e < COLUMNS; e++) {
             vec4 a = stage[e * PAD + (id >> 4)], b = stage[(COLUMNS + e) * PAD + (id & 15)];
@@ -108,7 +113,7 @@ void main() {
         for (uint c = 0; c < KEYS; c += 8) {
             if (key0 + c >= keys) break;
             for (uint i = id; i < 8 * QUADS; i += 256)
-                stage[i] = unpack_quad(v.v[(base + min(key0 + c + i / QUADS, keys - 1)) * QUADS + i % QUADS]);
+                stage[i] = cached(v, (base + min(key0 + c + i / QUADS, keys - 1)) * QUADS + i % QUADS);
             barrier();
             [[unroll]] for (uint f = 0; f < 2; f++) {
                 vec4 p[8];

@@ -181,8 +181,8 @@ def describe(model: Model, batch: int) -> dict:
         "n_batch": batch,
         "n_ubatch": batch,
         "n_threads": usable_cpus() if info.type == "cpu" else 1,
-        "type_k": "f32",
-        "type_v": "f32",
+        "type_k": model.profile.cache,
+        "type_v": model.profile.cache,
         "n_gpu_layers": -1,  # all
         "flash_attn": 1,
         "precision": model.profile.precision,
@@ -289,10 +289,18 @@ def json_lines(results: Iterator[Result]) -> Iterator[str]:
 
 
 def run_bench(
-    path: str, tests: Sequence[Test], *, repeat: int, batch: int, device: str | None, precision: str, form: str
+    path: str,
+    tests: Sequence[Test],
+    *,
+    repeat: int,
+    batch: int,
+    device: str | None,
+    precision: str,
+    cache: str = "f32",
+    form: str,
 ) -> None:
     """Measure and print: the table on standard output, everything else on standard error."""
-    with Device(device) as dev, Model(dev, path, precision) as model:
+    with Device(device) as dev, Model(dev, path, precision, cache) as model:
         screen = Screen()
         screen.device(dev.info, dev.reason)
         screen.notices(model)

@@ -143,10 +143,15 @@ def load_integers(flag: str, path: str) -> np.ndarray:
 
 
 def open_pair(
-    stack: ExitStack, device: Device, target: str, draft: str | None, precision: str = "exact"
+    stack: ExitStack,
+    device: Device,
+    target: str,
+    draft: str | None,
+    precision: str = "exact",
+    cache: str = "f32",
 ) -> tuple[Model, Model | None]:
     """Both models on the device; one copy where draft and target are the same file."""
-    model = stack.enter_context(Model(device, target, precision))
+    model = stack.enter_context(Model(device, target, precision, cache))
     return model, None if draft is None else open_draft(stack, device, model, draft)
 
 
@@ -155,7 +160,7 @@ def open_draft(stack: ExitStack, device: Device, target: Model, draft: str) -> M
     if os.path.realpath(draft) == os.path.realpath(target.path):
         return target
     require_draft(target, draft)
-    return stack.enter_context(Model(device, draft, target.profile.precision))
+    return stack.enter_context(Model(device, draft, target.profile.precision, target.profile.cache))
 
 
 def require_draft(target: Model, draft: str) -> Any:
@@ -185,6 +190,7 @@ def run_prefill(
     batch: int,
     device: str | None,
     precision: str = "exact",
+    cache: str = "f32",
     screen,
     protect: Sequence[tuple[int, int]] = (),
     explain: Callable[[Account], None] | None = None,
@@ -202,7 +208,7 @@ def run_prefill(
     with ExitStack() as stack:
         dev = stack.enter_context(Device(device))
         screen.device(dev.info, dev.reason)
-        model, scorer = stack.enter_context(Model(dev, target, precision)), None
+        model, scorer = stack.enter_context(Model(dev, target, precision, cache)), None
         tokens, _ = check_tokens(prompt.encode(model), None, model.vocabulary)
         settings = engine.settle(settings, model)
         structure = read_structure(tokens, model.tokenizer, settings, ranges=protect)
@@ -248,6 +254,7 @@ def run_prefill(
             draft=draft,
             device=dev.info.name,
             precision=model.profile.precision,
+            cache_type=model.profile.cache,
             decision=result.decision,
             structure=structure,
         )
@@ -279,10 +286,11 @@ class RateMemory:
 
     @classmethod
     def of(cls, device: Device, target: Model, draft: str | None, settings: Settings) -> RateMemory:
-        # Fast products, and reading rows head by head, take times of their own.
-        fast = "/fast" if target.profile.precision == "fast" else ""
-        scorer = fingerprint(draft or target.path) + fast + ("/rows" if engine.by_head(settings) else "")
-        store, name = RateStore(cache_dir(), device.info.cache_key), fingerprint(target.path) + fast
+        # Fast products, half caches and reading rows head by head take times of their own.
+        profile = target.profile
+        kind = ("/fast" if profile.precision == "fast" else "") + ("/f16" if profile.cache == "f16" else "")
+        scorer = fingerprint(draft or target.path) + kind + ("/rows" if engine.by_head(settings) else "")
+        store, name = RateStore(cache_dir(), device.info.cache_key), fingerprint(target.path) + kind
         return cls(store, name, scorer, settings, target.config.layers)
 
     def rates(self) -> Rates:
@@ -315,12 +323,13 @@ def run_dump(
     batch: int,
     device: str | None,
     precision: str = "exact",
+    cache: str = "f32",
     output: str,
 ) -> None:
     """An .npz of a model's outputs, see engine.dump, on the tokens and positions of two .npy files."""
     tokens = load_integers("--tokens", tokens_file)
     positions = load_integers("--positions", positions_file) if positions_file else None
-    with Device(device) as dev, Model(dev, path, precision) as model:
+    with Device(device) as dev, Model(dev, path, precision, cache) as model:
         for line in model.notices:
             print(f"{path}: {line}", file=sys.stderr)
         arrays = engine.dump(model, tokens, positions, lookahead=lookahead, batch=batch)

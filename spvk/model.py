@@ -19,16 +19,18 @@ class Model:
     """Open a GGUF model and bring its weights to `device`.
 
     `precision`: `exact` multiplies float32 activations, `fast` rounded ones (kernels/quantize_rows.py), `auto`
-    chooses by the device's class.
+    chooses by the device's class. `cache` is the KV cache's element: `f32`, or `f16` in half the memory.
     `notices` holds one line for everything that was skipped or repacked. Raises GGUFError for a file that
     cannot be used (every key and tensor is checked before any memory is taken), DeviceError without memory.
     """
 
-    def __init__(self, device: Device, path: str | os.PathLike, precision: str = "exact") -> None:
+    def __init__(
+        self, device: Device, path: str | os.PathLike, precision: str = "exact", cache: str = "f32"
+    ) -> None:
         self.device, self.file = device, open_gguf(path)
         self.architecture = architecture_of(self.file)
         self.config = self.architecture.read_config(self.file)
-        self.profile = tuned(device, profile_for(device.info, precision))
+        self.profile = tuned(device, profile_for(device.info, precision, cache))
         self.notices: list[str] = []
         matrices, vectors = self._checked_tensors()
         device.require_fit(sum(t.nbytes for t in (*matrices, *vectors)), f"the weights of {self.path}")

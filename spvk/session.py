@@ -9,6 +9,7 @@ import numpy as np
 from .errors import SpvkError
 from .kernels import argmax, attention, gather_rows, quantize_rows, top_k
 from .kernels import step as step_params
+from .kernels.heads import cache_item
 from .model import Model
 from .models.builder import F32, Builder, Capture, Gaps, lay_out, score_bytes
 from .recording import Buffer, Matrix, Recording
@@ -35,7 +36,7 @@ def session_bytes(
         "packed": packed_bytes(model, batch),
         "attention_parts": attention_parts_bytes(model, context, batch),
         "phases": 4 * c.attention.rotary,
-        **arch.cache_bytes(c, context),
+        **arch.cache_bytes(c, context, cache_item(model.profile)),
         **score_bytes(len(c.attention_layers), c.layers, c.width, c.attention, context, capture),
     }
 

@@ -126,6 +126,7 @@ def test_json_has_every_promised_key(spvk, tokens_file, tmp_path):
         "draft",
         "device",
         "precision",
+        "cache_type",
         "reason",
         "numbers",
         "protected_spans",

@@ -16,7 +16,7 @@ FAST = {name: Profile(name, 8, 8 if name == "cpu" else 64, "fast") for name in (
 
 def kernels(device, monkeypatch, path, profile, rows):
     """(calls of each kernel in a recording with the output head, layers that attend)."""
-    monkeypatch.setattr("spvk.model.profile_for", lambda info, precision: profile)
+    monkeypatch.setattr("spvk.model.profile_for", lambda info, *_: profile)
     with Model(device, path) as m:
         buffers = name_buffers(m, 256, 64, Capture())
         recording = record(m, buffers, 256, rows, Capture(), last=True)

@@ -21,7 +21,7 @@ def model_of(request, device, monkeypatch):
     info = device.info
     profile = Profile(request.param, info.subgroup[1], 64, "fast", info.matrix, info.subgroup[1],
                       info.shared_memory)
-    monkeypatch.setattr("spvk.model.profile_for", lambda info, precision: profile)
+    monkeypatch.setattr("spvk.model.profile_for", lambda info, *_: profile)
     opened = []
 
     def open_model(path):

@@ -2,6 +2,7 @@
 // Lanes own keys; the query values are loaded by 8 lanes, a row each, and spread by shuffles (on software
 // drivers one by a constant costs a fraction of a broadcast), so any subgroup of at least 8 lanes works.
 // Loads are 4 floats wide: `quads` = head dimension / 4 of them a row.
+#include "cache.glsl"
 #ifdef TEXELS
 #include "texel.glsl"
 #define Quads usamplerBuffer  // four floats at a time, through a view (software drivers) or by address
@@ -32,6 +33,21 @@ void unpack_quad(u64vec2 x, out float o[4]) {
     o[0] = a.x; o[1] = a.y; o[2] = b.x; o[3] = b.y;
 }
 
+// Four elements of a cache.
+void cache_quad(Quads from, uint i, out float o[4]) {
+    if (HALF == 0) {
+        unpack_quad(QUAD(from, i), o);
+        return;
+    }
+#ifdef TEXELS
+    u64vec2 two = texel(from, i / 2);
+    vec4 x = unpack_half_quad(unpack32((i & 1) != 0 ? two.y : two.x));
+#else
+    vec4 x = unpack_half_quad(unpack32(InU64(from).v[i]));
+#endif
+    [[unroll]] for (uint t = 0; t < 4; t++) o[t] = x[t];
+}
+
 float s[ROWS * WIDTH];                             // the tile
 float staged[STAGED != 0 ? BANDS * QUADS * 4 : 1]; // this lane's row of each band
 uint q_at[BANDS];                                  // where it starts in q, in quads; set by the shader
@@ -55,7 +71,7 @@ void qk_tile(Quads q, Quads k, uint k_at[WIDTH]) {
         [[unroll]] for (uint j = 0; j < WIDTH; j++) acc[r][j] = 0.0;
     [[dont_unroll]] for (uint c = 0; c < QUADS; c++) {
         float key[WIDTH][4];
-        [[unroll]] for (uint j = 0; j < WIDTH; j++) unpack_quad(QUAD(k, k_at[j] + c), key[j]);
+        [[unroll]] for (uint j = 0; j < WIDTH; j++) cache_quad(k, k_at[j] + c, key[j]);
         [[unroll]] for (uint i = 0; i < BANDS; i++) {
             float mine[4];
             if (STAGED == 0) unpack_quad(QUAD(q, q_at[i] + c), mine);

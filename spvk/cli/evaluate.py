@@ -5,7 +5,18 @@ from __future__ import annotations
 import click
 
 from ..errors import SpvkError
-from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, pair, precision_option, predict_option
+from .shared import (
+    BATCH,
+    DEVICE,
+    MODEL_PATH,
+    RAW,
+    TARGET,
+    cache_option,
+    draft_option,
+    pair,
+    precision_option,
+    predict_option,
+)
 
 
 @click.command("eval")
@@ -52,6 +63,7 @@ from .shared import BATCH, DEVICE, MODEL_PATH, RAW, TARGET, draft_option, pair, 
 @BATCH
 @DEVICE
 @precision_option()
+@cache_option()
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write table and records as JSON, after each prompt."
 )
@@ -80,6 +92,7 @@ def evaluate(
     batch,
     device,
     precision,
+    cache_type,
     json_file,
     md_file,
     plots_folder,
@@ -105,7 +118,14 @@ def evaluate(
     given = {"--length": length, "--depth": depth, "--count": count}
     source = generate.source(prompts, task, given, seed)
     plan = policies.Plan(
-        policies.read_policies(policy), policies.read_keeps(keep), predict, raw, seed, batch, precision
+        policies.read_policies(policy),
+        policies.read_keeps(keep),
+        predict,
+        raw,
+        seed,
+        batch,
+        precision,
+        cache_type,
     )
     target, draft = pair(target, draft)
     if draft is None:

@@ -14,6 +14,7 @@ from .shared import (
     MODEL_PATH,
     PROMPT_OPTIONS,
     TARGET,
+    cache_option,
     draft_option,
     pair,
     precision_option,
@@ -36,6 +37,7 @@ JOB_OPTIONS = (
     BATCH,
     DEVICE,
     precision_option(),
+    cache_option(),
     click.option(
         "--json",
         "json_file",
@@ -57,6 +59,7 @@ OWN = (
     "batch",
     "device",
     "precision",
+    "cache_type",
     "json_file",
     "page_file",
 )  # all other options are the policy's
@@ -130,6 +133,7 @@ def run(options: dict[str, Any], page_flag: str) -> None:
             batch=given["batch"],
             device=given["device"],
             precision=given["precision"],
+            cache=given["cache_type"],
             screen=screen,
             protect=ranges,
             explain=accounts.append if page_file else None,

@@ -45,7 +45,6 @@ BATCH = click.option(
 )
 
 
-
 def precision_option(default: str = "auto"):
     return click.option(
         "--precision",
@@ -53,6 +52,17 @@ def precision_option(default: str = "auto"):
         default=default,
         show_default=True,
         help="Products of float32 activations, or of rounded ones (auto: where that costs little).",
+    )
+
+
+def cache_option():
+    return click.option(
+        "-ct",
+        "--cache-type",
+        type=click.Choice(["f32", "f16"]),
+        default="f32",
+        show_default=True,
+        help="Keys and values as float32, or as float16 in half the memory.",
     )
 
 

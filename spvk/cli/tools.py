@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .shared import BATCH, DEVICE, MODEL_PATH, draft_option, precision_option
+from .shared import BATCH, DEVICE, MODEL_PATH, cache_option, draft_option, precision_option
 
 
 @click.command()
@@ -30,8 +30,9 @@ from .shared import BATCH, DEVICE, MODEL_PATH, draft_option, precision_option
 @BATCH
 @DEVICE
 @precision_option("exact")
+@cache_option()
 @click.option("-o", "--output", required=True, metavar="OUT.npz")
-def dump(model, tokens_file, positions_file, lookahead, batch, device, precision, output):
+def dump(model, tokens_file, positions_file, lookahead, batch, device, precision, cache_type, output):
     """Write a model's outputs to compare with another engine's.
 
     \b
@@ -53,6 +54,7 @@ def dump(model, tokens_file, positions_file, lookahead, batch, device, precision
         batch=batch,
         device=device,
         precision=precision,
+        cache=cache_type,
         output=output,
     )
 
@@ -117,10 +119,11 @@ def synth(size, out, seed, weights):
 @BATCH
 @DEVICE
 @precision_option()
+@cache_option()
 @click.option(
     "-o", "--output", "form", default="md", show_default=True, metavar="md|json|csv|jsonl", help="Format."
 )
-def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, precision, form):
+def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, precision, cache_type, form):
     """Measure prefill and decode with llama-bench's columns and JSON names.
 
     Each test warms up once. Counts may be lists (128,512); 0 leaves a test out.
@@ -132,7 +135,14 @@ def bench(model, n_prompt, n_gen, n_depth, repetitions, batch, device, precision
         bench.read_counts("-p", n_prompt), bench.read_counts("-n", n_gen), bench.read_counts("-d", n_depth)
     )
     bench.run_bench(
-        model, tests, repeat=repetitions, batch=batch, device=device, precision=precision, form=form
+        model,
+        tests,
+        repeat=repetitions,
+        batch=batch,
+        device=device,
+        precision=precision,
+        cache=cache_type,
+        form=form,
     )
 
 

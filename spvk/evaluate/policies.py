@@ -68,9 +68,10 @@ class Plan:
     seed: int = 0
     batch: int = BATCH
     precision: str = "exact"
+    cache_type: str = "f32"
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("predict", "raw", "seed", "batch", "precision")
+        names = ("predict", "raw", "seed", "batch", "precision", "cache_type")
         plain_values = {name: getattr(self, name) for name in names}
         return {"policies": [p.label for p in self.policies], "keep": self.keeps, **plain_values}
 

@@ -62,7 +62,7 @@ def run_eval(
             "heads": chosen_heads(plan, draft),
         }
         records = earlier_records(json_file, identity, plan) if resume else []
-        pair = job.open_pair(stack, dev, target, draft, plan.precision)
+        pair = job.open_pair(stack, dev, target, draft, plan.precision, plan.cache_type)
         for m in dict.fromkeys(pair):
             screen.notices(m)
         require_policies(plan, pair[0])

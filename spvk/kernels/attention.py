@@ -11,7 +11,7 @@ import numpy as np
 
 from ..recording import Buffer, Dispatch
 from .checks import expect_bytes, expect_multiple
-from .heads import expect_heads, tile_spec
+from .heads import cache_item, cache_spec, expect_heads, tile_spec
 from .profile import Profile
 from .quantize_rows import RUN, expect_packed, layout
 
@@ -22,6 +22,7 @@ BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is mo
 # On lavapipe (Mesa 22.3.6) loads by address are more than half of the time at 32 rows, so class cpu reads
 # through texel views. 64 rows gain about another 10 %, but the driver then compiles for 12 seconds or more of
 # processor time (32 rows: 5, 16: 2).
+# A float16 cache there: 1.5 times the time of many rows, 0.9 of a single one's. RDNA3 needs no register more for it.
 # Accumulating in an array that is also indexed by a variable: a third slower than copying it in and out.
 
 
@@ -58,9 +59,9 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
               rows: int, heads: int, kv_heads: int, dim: int, context: int,
               gate: Buffer | None = None, gate_stride: int | None = None,
               parts: Buffer | None = None, packed: Buffer | None = None) -> list[Dispatch]:
-    """q [rows, heads, dim], caches [kv_heads, context, dim] -> y [rows, heads * dim]; all float32.
+    """q [rows, heads, dim], caches [kv_heads, context, dim] -> y [rows, heads * dim].
 
-    Row i (KV slot past + i, which the caches hold already) sees slots 0 .. past + i; scores are scaled by
+    All float32, but the caches as profile.cache. Row i (KV slot past + i, which the caches hold already) sees slots 0 .. past + i; scores are scaled by
     1 / sqrt(dim); query head h uses KV head h // (heads / kv_heads). With `gate` [rows, heads, 2 * dim] the
     output is multiplied by the sigmoid of each head's second half; its rows lie `gate_stride` floats apart
     (default: dense). Rows from step.tokens on are untouched. `parts` (split_bytes) is room for the results
@@ -70,7 +71,7 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     Raises ValueError when a size does not fit.
     """
     expect_heads("attention", heads, kv_heads, dim, context, rows)
-    cache, flat = 4 * kv_heads * context * dim, 4 * rows * heads * dim
+    cache, flat = cache_item(profile) * kv_heads * context * dim, 4 * rows * heads * dim
     expect_bytes("attention", q=(q, flat), k_cache=(k_cache, cache), v_cache=(v_cache, cache), y=(y, flat))
     gate_stride = 2 * heads * dim if gate_stride is None else gate_stride
     if gate is not None:
@@ -81,7 +82,8 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     args = dict(q=q, k=k_cache, v=v_cache, kv_heads=kv_heads, scale=dim**-0.5, **common)
     tiled = profile.name != "cpu" and profile.choice("attention.tile", "tiles") == "tiles"
     if tiled and all_rows >= MANY_ROWS:
-        groups, spec = (-(-all_rows // TILE_ROWS), kv_heads, 1), {"QUADS": dim // 4, "GATED": gated}
+        groups = (-(-all_rows // TILE_ROWS), kv_heads, 1)
+        spec = {"QUADS": dim // 4, "GATED": gated, **cache_spec(profile)}
         return [Dispatch("attention.tiles", groups, dict(y=y, **args), spec, flops=flops)]
     splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
     tile = tile_rows(profile, rows, heads // kv_heads)

@@ -22,6 +22,16 @@ def expect_heads(kernel: str, heads: int, kv_heads: int, dim: int, context: int,
                          f"{heads} heads: expected fewer than {MAX_INDEX} elements a buffer")
 
 
+def cache_item(profile: Profile) -> int:
+    """Bytes of an element of the KV cache."""
+    return 2 if profile.cache == "f16" else 4
+
+
+def cache_spec(profile: Profile) -> dict[str, int]:
+    """The specialisation constant of shaders/include/cache.glsl."""
+    return {"HALF": int(profile.cache == "f16")}
+
+
 def tile_spec(profile: Profile, rows: int, dim: int) -> dict[str, int]:
     """Specialisation constants of shaders/include/qk_tile.glsl for a tile of `rows` query rows.
 
@@ -30,4 +40,4 @@ def tile_spec(profile: Profile, rows: int, dim: int) -> dict[str, int]:
     """
     cpu = profile.name == "cpu"
     return {"LOCAL": profile.subgroup, "ROWS": rows, "QUADS": dim // 4, "STAGED": int(cpu),
-            "CHUNK": 1 if cpu else rows}
+            "CHUNK": 1 if cpu else rows, **cache_spec(profile)}

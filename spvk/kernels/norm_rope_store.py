@@ -13,7 +13,7 @@ import numpy as np
 
 from ..recording import Buffer, Dispatch
 from .checks import expect_bytes, expect_multiple
-from .heads import expect_heads
+from .heads import cache_item, cache_spec, expect_heads
 from .profile import Profile
 
 _DIGITS = 60
@@ -62,7 +62,7 @@ def norm_rope_store(profile: Profile, q_in: Buffer, k_in: Buffer, v_in: Buffer, 
                     stride: int | None = None) -> Dispatch:
     """q_in [rows, heads, dim] -> q_out, k_in [rows, kv_heads, dim] -> k_cache, v_in likewise -> v_cache.
 
-    All float32; rows of q_in, k_in and v_in lie `stride` floats apart (default: dense). With `gated` q_in is [rows, heads, 2 * dim], each head's query before its gate. Queries and
+    All float32, but the caches as profile.cache; rows of q_in, k_in and v_in lie `stride` floats apart (default: dense). With `gated` q_in is [rows, heads, 2 * dim], each head's query before its gate. Queries and
     keys are RMS-normed per head where a weight [dim] is given, and their first `rotary` components turned by
     positions [rows] (uint32) times `phases` (see rope_phases): pairs (i, i + rotary/2), or (2i, 2i+1) when
     `adjacent`. Row i goes to slot past + i of the caches [kv_heads, context, dim]; values are unchanged.
@@ -72,10 +72,12 @@ def norm_rope_store(profile: Profile, q_in: Buffer, k_in: Buffer, v_in: Buffer, 
     if pairing not in ("half", "adjacent") or rotary % 2 or not 0 <= rotary <= dim:
         raise ValueError(f"norm_rope_store: rotary {rotary} of {dim}, pairing {pairing!r}: expected an even "
                          "number of components, half or adjacent")
+    if profile.cache == "f16" and pairing == "half" and rotary % 4:
+        raise ValueError(f"norm_rope_store: rotary {rotary}, expected a multiple of 4 for a float16 cache")
     q_width, kv_width = heads * dim * (2 if gated else 1), kv_heads * dim
     q_stride, kv_stride = (q_width, kv_width) if stride is None else (stride, stride)
     expect_multiple("norm_rope_store", q_stride=(q_stride, 2), kv_stride=(kv_stride, 2))
-    kv, cache = 4 * ((rows - 1) * kv_stride + kv_width), 4 * kv_heads * context * dim
+    kv, cache = 4 * ((rows - 1) * kv_stride + kv_width), cache_item(profile) * kv_heads * context * dim
     expect_bytes("norm_rope_store", q_in=(q_in, 4 * ((rows - 1) * q_stride + q_width)),
                  k_in=(k_in, kv), v_in=(v_in, kv), q_out=(q_out, 4 * rows * heads * dim),
                  k_cache=(k_cache, cache), v_cache=(v_cache, cache),
@@ -87,7 +89,7 @@ def norm_rope_store(profile: Profile, q_in: Buffer, k_in: Buffer, v_in: Buffer, 
                 step_params=step, heads=heads, kv_heads=kv_heads, dim=dim, rotary=rotary, context=context,
                 q_stride=q_stride, kv_stride=kv_stride, eps=eps)
     spec = {"LOCAL": min(profile.local, 64), "GATED": int(gated), "ADJACENT": int(pairing == "adjacent"),
-            "Q_NORM": int(q_weight is not None), "K_NORM": int(k_weight is not None)}
+            "Q_NORM": int(q_weight is not None), "K_NORM": int(k_weight is not None), **cache_spec(profile)}
     return Dispatch("norm_rope_store", (rows, heads + kv_heads, 1), args, spec,
                     flops=8 * rows * (heads + kv_heads) * dim)
 

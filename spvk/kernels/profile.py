@@ -14,7 +14,8 @@ class Profile:
     `precision` is `exact` (products of float32 activations) or `fast` (activations rounded for products).
     Class coopmat: `matrix` is the shape M, N, K and `wave` the subgroup size of its products, `shared` the
     bytes of shared memory that they may take.
-    `choices` are names and values of variants that were measured on the device.
+    `choices` are names and values of variants that were measured on the device. `cache` is the KV cache's
+    element, `f32` or `f16`.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Profile:
     wave: int = 32
     shared: int = 65536
     choices: tuple[tuple[str, str], ...] = ()
+    cache: str = "f32"
 
     def choice(self, name: str, default: str) -> str:
         """What was measured to be fastest on the device at hand (see tuning.py), else the default."""
@@ -35,8 +37,8 @@ CPU = Profile("cpu", 8, 8)        # no barrier is free there: one subgroup a wor
 SCALAR = Profile("scalar", 32, 256)
 
 
-def profile_for(info, precision: str = "exact") -> Profile:
-    """The class of a device (a vulkan.DeviceInfo), with the wanted precision of products.
+def profile_for(info, precision: str = "exact", cache: str = "f32") -> Profile:
+    """The class of a device (a vulkan.DeviceInfo), with the wanted precision of products and KV cache.
 
     `auto` is `fast` on cooperative matrices of float16 and on class cpu, which are much nearer to exact outputs
     than llama.cpp is, and `exact` elsewhere: bytes on a GPU round hardly finer than llama.cpp does there.
@@ -44,7 +46,7 @@ def profile_for(info, precision: str = "exact") -> Profile:
     profile = device_class(info)
     if precision == "auto":
         precision = "fast" if profile.name in ("cpu", "coopmat") else "exact"
-    return replace(profile, precision=precision)
+    return replace(profile, precision=precision, cache=cache)
 
 
 def device_class(info) -> Profile:

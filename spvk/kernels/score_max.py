@@ -20,12 +20,12 @@ def score_max(profile: Profile, q: Buffer, k_cache: Buffer, stats: Buffer, weigh
     """q [rows, heads, dim], k_cache [kv_heads, context, dim], stats of score_stats, weights [heads]
     -> row [context].
 
-    All float32. row[key] becomes the maximum over heads of weight times softmax, of the query in row
+    All float32, but the cache as profile.cache. row[key] becomes the maximum over heads of weight times softmax, of the query in row
     step.tokens - 1 over the first step.past + step.tokens slots, and of row[key] itself unless `first`. Keys from
     step.prompt on are untouched; prompt keys that are not in the cache yet count as 0. NaN wins over any
     number. Raises ValueError when a size does not fit.
     """
-    expect_scores("score_max", q, k_cache, stats, rows, heads, kv_heads, dim, context)
+    expect_scores("score_max", profile, q, k_cache, stats, rows, heads, kv_heads, dim, context)
     expect_bytes("score_max", row=(row, 4 * context), weights=(weights, 4 * heads))
     args = dict(q=q, k=k_cache, stats=stats, weights=weights, row=row, step_params=step, heads=heads, kv_heads=kv_heads,
                 context=context, span=score_span(context), splits=score_splits(context), scale=dim**-0.5)

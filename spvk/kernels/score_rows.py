@@ -15,10 +15,10 @@ def score_rows(profile: Profile, q: Buffer, k_cache: Buffer, stats: Buffer, out:
                rows: int, heads: int, kv_heads: int, dim: int, context: int) -> Dispatch:
     """q [rows, heads, dim], k_cache [kv_heads, context, dim], stats of score_stats -> out [heads, context].
 
-    All float32. Row h is head h's softmax over the first step.past + step.tokens slots, of the query in row
+    All float32, but the cache as profile.cache. Row h is head h's softmax over the first step.past + step.tokens slots, of the query in row
     step.tokens - 1; slots behind are untouched. Raises ValueError when a size does not fit.
     """
-    expect_scores("score_rows", q, k_cache, stats, rows, heads, kv_heads, dim, context)
+    expect_scores("score_rows", profile, q, k_cache, stats, rows, heads, kv_heads, dim, context)
     expect_bytes("score_rows", out=(out, 4 * heads * context))
     args = dict(q=q, k=k_cache, stats=stats, y=out, step_params=step, heads=heads, context=context,
                 span=score_span(context), splits=score_splits(context), scale=dim**-0.5)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..recording import Buffer, Dispatch
 from .checks import expect_bytes
-from .heads import expect_heads, tile_spec
+from .heads import cache_item, expect_heads, tile_spec
 from .profile import Profile
 
 MAX_GROUP = 16    # query heads a KV head
@@ -33,25 +33,26 @@ def stats_bytes(heads: int, context: int) -> int:
     return 8 * heads * score_splits(context)
 
 
-def expect_scores(kernel: str, q: Buffer, k_cache: Buffer, stats: Buffer, rows: int, heads: int,
+def expect_scores(kernel: str, profile: Profile, q: Buffer, k_cache: Buffer, stats: Buffer, rows: int, heads: int,
                   kv_heads: int, dim: int, context: int) -> None:
     """The checks that the score kernels share. Raises ValueError."""
     expect_heads(kernel, heads, kv_heads, dim, context, rows)
     if heads // kv_heads > MAX_GROUP:
         raise ValueError(f"{kernel}: {heads // kv_heads} query heads a KV head, expected at most {MAX_GROUP}")
-    expect_bytes(kernel, q=(q, 4 * rows * heads * dim), k_cache=(k_cache, 4 * kv_heads * context * dim),
+    expect_bytes(kernel, q=(q, 4 * rows * heads * dim), k_cache=(k_cache, cache_item(profile) * kv_heads * context * dim),
                  stats=(stats, stats_bytes(heads, context)))
 
 
 def score_stats(profile: Profile, q: Buffer, k_cache: Buffer, stats: Buffer, step: Buffer, *, rows: int,
                 heads: int, kv_heads: int, dim: int, context: int) -> Dispatch:
-    """q [rows, heads, dim], k_cache [kv_heads, context, dim] -> stats [heads, splits, 2]; all float32.
+    """q [rows, heads, dim], k_cache [kv_heads, context, dim] -> stats [heads, splits, 2]; float32, the cache as
+    profile.cache.
 
     The query is row step.tokens - 1, its keys the first step.past + step.tokens slots; stats are (maximum,
     sum of exp(score - maximum)) over each range of score_span(context) keys, for ranges that hold any.
     Scores are scaled by 1 / sqrt(dim). Raises ValueError when a size does not fit.
     """
-    expect_scores("score_stats", q, k_cache, stats, rows, heads, kv_heads, dim, context)
+    expect_scores("score_stats", profile, q, k_cache, stats, rows, heads, kv_heads, dim, context)
     splits = score_splits(context)
     args = dict(q=q, k=k_cache, stats=stats, step_params=step, heads=heads, context=context,
                 span=score_span(context), splits=splits, scale=dim**-0.5)

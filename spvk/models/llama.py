@@ -14,7 +14,6 @@ from ..gguf.mismatch import mismatch
 from ..kernels.norm_rope_store import rope_phases
 from .builder import (
     ATTENTION_INPUTS,
-    F32,
     FEED_FORWARD_INPUTS,
     AttentionShape,
     Builder,
@@ -116,9 +115,9 @@ def side_by_side(c: Config) -> list[tuple[str, ...]]:
     return [prefixed(i, names) for i in range(c.layers) for names in (ATTENTION_INPUTS, FEED_FORWARD_INPUTS)]
 
 
-def cache_bytes(c: Config, context: int) -> dict[str, int]:
-    """Bytes of what is carried from batch to batch; all of it float32."""
-    kv = F32 * c.attention.kv_heads * context * c.attention.dim
+def cache_bytes(c: Config, context: int, item: int) -> dict[str, int]:
+    """Bytes of what is carried from batch to batch; `item` is those of an element of the KV cache."""
+    kv = item * c.attention.kv_heads * context * c.attention.dim
     return {f"{name}_cache.{i}": kv for i in range(c.layers) for name in ("k", "v")}
 
 

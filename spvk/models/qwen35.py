@@ -190,8 +190,8 @@ def side_by_side(c: Config) -> list[tuple[str, ...]]:
     return names
 
 
-def cache_bytes(c: Config, context: int) -> dict[str, int]:
-    """Bytes of what is carried from batch to batch; all of it float32."""
+def cache_bytes(c: Config, context: int, item: int) -> dict[str, int]:
+    """Bytes of what is carried from batch to batch: float32, but for the KV cache's elements of `item` bytes."""
     sizes = {}
     for i, recurrent in enumerate(c.recurrent):
         if recurrent:
@@ -200,7 +200,7 @@ def cache_bytes(c: Config, context: int) -> dict[str, int]:
                 f"delta_state.{i}": F32 * c.value_heads * c.state**2,
             }
         else:
-            kv = F32 * c.attention.kv_heads * context * c.attention.dim
+            kv = item * c.attention.kv_heads * context * c.attention.dim
             sizes |= {f"k_cache.{i}": kv, f"v_cache.{i}": kv}
     return sizes
 

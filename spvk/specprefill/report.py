@@ -52,6 +52,7 @@ def report_dict(
     draft: Any,
     device: Any,
     precision: str = "exact",
+    cache_type: str = "f32",
     decision: Decision | None = None,
     structure: Structure | None = None,
 ) -> dict[str, Any]:
@@ -77,6 +78,7 @@ def report_dict(
         "draft": draft,
         "device": device,
         "precision": precision,
+        "cache_type": cache_type,
     }
     if decision is not None:
         report |= {"reason": decision.reason, "numbers": dict(decision.numbers)}

@@ -52,6 +52,7 @@ def test_the_whole_report_survives_json():
         "draft": None,
         "device": "gpu",
         "precision": "exact",
+        "cache_type": "f32",
     }
     assert list(got)[:6] == [
         "status", "prompt_tokens", "kept_tokens", "kept_fraction", "kept_spans", "selection_sha256"
