@@ -41,4 +41,4 @@ exec unshare --mount sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" sh 
     .venv/bin/python shaders/build.py
     .venv/bin/spvk devices
     exec .venv/bin/python -m pytest -m coopmat "$@"
-'"'"' "$@"' "$root" "$@"
+'"'"' sh "$@"' "$root" "$@"

@@ -34,16 +34,8 @@ shared vec4 stage[max(2 * COLUMNS * PAD, 512)];  // q and k by [column][row], or
 shared vec4 p_tile[ROWS][KEYS / 4 + 1];          // scores, then probabilities, by [row][key]
 shared float factors[ROWS];                      // what brings a row's output to its newest maximum
 
-uint id = gl_LocalInvocationID.x, row0, valid, group;
-
-uint place(uint r) {  // token * heads + head of a row
-    uint index = row0 + min(r, valid - 1);
-    return index / group * heads + gl_WorkGroupID.y * group + index % group;
-}
-
-vec4 cached(InU64x2 from, uint i) {
-    return HALF == 0 ? unpack_quad(from.v[i]) : unpack_half_quad(unpack32(InU64(from).v[i]));
-}
+uint id = gl_LocalInvocationID.x;
+#include "include/tile_rows.glsl"
 
 // One row's (or key's) four columns to four lines of the stage.
 void stage_columns(uint line, uint r, vec4 x) {

@@ -50,7 +50,7 @@ vec2 turned(InF32 x, uint from, uint i, bool norm, float scale, InF32 weight, ui
 
 // Two neighbours, the first with an even index.
 void put(OutF32 y, uint at, bool halves, vec2 p) {
-    if (halves) OutU32(y).v[at / 2] = packHalf2x16(p);
+    if (halves) OutU32(y).v[at / 2] = packHalf2x16(vec2(near_half(p.x), near_half(p.y)));
     else OutU64(y).v[at / 2] = pack64(floatBitsToUint(p));
 }
 

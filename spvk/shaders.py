@@ -53,6 +53,7 @@ PLAIN = (
     "norm_rope_store",
     "attention",
     "attention.tiles",
+    "attention.coop",
     "attention_merge",
     "score_stats",
     "score_rows",

@@ -16,13 +16,15 @@ from .profile import Profile
 from .quantize_rows import RUN, expect_packed, layout
 
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 4  # query rows (heads of a group x tokens) of a tile
-TILE_ROWS, MANY_ROWS = 64, 32  # query rows of a tile of attention.tiles, and from how many on it is taken
+TILE_ROWS, MANY_ROWS = 64, 32  # query rows of a tile of attention.tiles and .coop, and from how many on they are taken
+COOP_LOCAL, COOP_DEPTH = 128, 64  # threads of a workgroup of attention.coop; columns of keys that it stages at a time
 FEW_TILES = 128  # workgroups below which a GPU is not filled: the keys are then split
 BLOCK_KEYS = 128  # keys between two visits of the output, unless one tile is more
 # On lavapipe (Mesa 22.3.6) loads by address are more than half of the time at 32 rows, so class cpu reads
 # through texel views. 64 rows gain about another 10 %, but the driver then compiles for 12 seconds or more of
 # processor time (32 rows: 5, 16: 2).
 # A float16 cache there: 1.5 times the time of many rows, 0.9 of a single one's. RDNA3 needs no register more for it.
+# Cooperative matrices do 74 multiply-adds a cycle on RDNA3 where float32 has 32 at most (docs/PERFORMANCE.md).
 # Accumulating in an array that is also indexed by a variable: a third slower than copying it in and out.
 
 
@@ -55,6 +57,21 @@ def split_bytes(profile: Profile, rows: int, heads: int, kv_heads: int, dim: int
     return 4 * splits * rows * heads * (dim + 2) if splits > 1 else 0
 
 
+def fits_coop(profile: Profile, dim: int) -> bool:
+    """Are many rows left to cooperative matrices, of float16? Where products are, and the tiles fit shared memory."""
+    if profile.name != "coopmat" or profile.precision != "fast" or dim % COOP_DEPTH:
+        return False
+    rows, stage = TILE_ROWS * (dim // 8 + 1), max(TILE_ROWS * (COOP_DEPTH // 8 + 1), 3 * dim)  # 16 bytes each
+    return 16 * (rows + stage + TILE_ROWS * (TILE_ROWS // 4 + 1)) + 4 * TILE_ROWS <= profile.shared
+
+
+def coop_spec(profile: Profile) -> dict[str, int]:
+    """Specialisation constants of attention.coop.comp: a grid of subgroups, about as many down as across."""
+    waves = COOP_LOCAL // profile.wave
+    down = 2 ** (waves.bit_length() // 2)
+    return {"SUBGROUP": profile.wave, **dict(zip("MNK", profile.matrix)), "WAVE_ROWS": TILE_ROWS // down}
+
+
 def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: Buffer, step: Buffer, *,
               rows: int, heads: int, kv_heads: int, dim: int, context: int,
               gate: Buffer | None = None, gate_stride: int | None = None,
@@ -81,10 +98,13 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     common = dict(gate=gate or q, step_params=step, heads=heads, context=context, gate_stride=gate_stride // 4)
     args = dict(q=q, k=k_cache, v=v_cache, kv_heads=kv_heads, scale=dim**-0.5, **common)
     tiled = profile.name != "cpu" and profile.choice("attention.tile", "tiles") == "tiles"
-    if tiled and all_rows >= MANY_ROWS:
+    if all_rows >= MANY_ROWS and (tiled or fits_coop(profile, dim)):
         groups = (-(-all_rows // TILE_ROWS), kv_heads, 1)
         spec = {"QUADS": dim // 4, "GATED": gated, **cache_spec(profile)}
-        return [Dispatch("attention.tiles", groups, dict(y=y, **args), spec, flops=flops)]
+        stem = "attention.tiles"
+        if fits_coop(profile, dim):
+            stem, spec = "attention.coop", spec | coop_spec(profile)
+        return [Dispatch(stem, groups, dict(y=y, **args), spec, flops=flops)]
     splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
     tile = tile_rows(profile, rows, heads // kv_heads)
     spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup))}

@@ -44,7 +44,10 @@ def test_scores_match_those_of_float32(bench, name, heads, kv_heads, dim, contex
     q, k = score_data(2, heads, kv_heads, dim, context, past + 2)
     rows, best = [], []
     for profile, kind in ((PLAIN[name], np.float32), (HALF[name], np.float16)):
-        layer, row = Layer(bench, q, k.astype(np.float16).astype(kind), past, prompt=past, profile=profile), None
+        layer, row = (
+            Layer(bench, q, k.astype(np.float16).astype(kind), past, prompt=past, profile=profile),
+            None,
+        )
         rows.append(layer.rows()[:, : past + 2])
         row = bench.empty(context)
         bench.run(layer.max_into(row, first=True))
