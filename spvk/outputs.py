@@ -18,9 +18,10 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
     """Raise SpvkError before any work when the output could not be written after it, or would overwrite an input."""
     if path is None or path == "-":
         return
-    folder = Path(path).parent
     if not path:
         raise SpvkError("output: found '', expected the name of a file to write")
+    require_name(path)
+    folder = Path(path).parent
     if Path(path).is_dir():
         raise SpvkError(f"{plain(path)}: a directory, expected the name of a file to write")
     if (
@@ -32,6 +33,20 @@ def require_writable(path: str | None, inputs: Iterable[str | None] = ()) -> Non
     for other in inputs:
         if other and os.path.realpath(other) == os.path.realpath(path):
             raise SpvkError(f"{plain(path)}: an input of this run, expected another file to write")
+
+
+def require_name(path: str) -> None:
+    """Raise SpvkError for a name that is too long for the file system."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise SpvkError(f"{plain(path)}: {error.strerror}, expected a shorter one") from None
+
+
+def part_of(path: str) -> str:
+    """Where a file is written until it is whole: beside it, under a name of this process that is never too long."""
+    return os.path.join(os.path.dirname(path), f".spvk-{os.getpid()}.part")
 
 
 def require_cached(path: Path) -> None:
@@ -55,7 +70,7 @@ def require_file(flag: str, path: str | None, report: str | None, inputs: Iterab
 
 def write_file(path: str, data: bytes) -> None:
     """Write a whole file or nothing: an old one is replaced at the end. SpvkError when that fails."""
-    part = f"{path}.{os.getpid()}.part"
+    part = part_of(path)
     special = os.path.lexists(path) and not os.path.isfile(path)  # a pipe or a device is written as it is
     try:
         Path(path if special else part).write_bytes(data)

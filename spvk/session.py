@@ -252,7 +252,8 @@ class Session:
         """The greedy token after the last one read. Raises SpvkError for NaN."""
         token = int(self.inputs["next_token"][0])
         if token == NAN_TOKEN:
-            raise SpvkError(f"{self.model.path}: the logits hold NaN")
+            half = "; beyond float16? try --cache-type f32" if self.model.profile.cache == "f16" else ""
+            raise SpvkError(f"{self.model.path}: the logits hold NaN{half}")
         return token
 
     def logits(self) -> np.ndarray:

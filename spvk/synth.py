@@ -16,6 +16,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from . import outputs
 from .errors import SpvkError
 from .gguf.types import BY_NAME
 from .synth_vocabulary import NAMES, Vocabulary, make_vocabulary
@@ -94,7 +95,7 @@ def write_model(
     vocab = make_vocabulary(choice("vocabulary", vocabulary, NAMES))
     tensors = layout(shape, len(vocab.tokens), weights)
     require_space(path, sum(t.nbytes for t in tensors))
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = Path(outputs.part_of(str(path)))
     try:
         write_file(part, size, shape, vocab, tensors, np.random.default_rng(seed), progress)
         part.replace(path)
@@ -113,6 +114,7 @@ def choice(what: str, found: str, expected: tuple[str, ...]) -> str:
 
 def require_place(path: Path) -> None:
     """Raise SpvkError unless a regular file can be made at `path`, before any work is done."""
+    outputs.require_name(str(path))
     if path.exists() and not path.is_file():
         found = "a directory" if path.is_dir() else "not a regular file"
         raise SpvkError(f"{path}: {found}, expected a file to write")

@@ -8,9 +8,10 @@ import pytest
 from conftest import assert_close
 from models import DRAFT, TARGET, TINY, cases
 from spvk import engine
+from spvk.errors import SpvkError
 from spvk.model import Model
 from spvk.models.builder import Capture
-from spvk.session import session_bytes
+from spvk.session import NAN_TOKEN, Session, session_bytes
 from test_fidelity import case_of, check_case
 
 
@@ -40,6 +41,13 @@ def test_only_keys_and_values_take_half_the_memory(device):
             sizes.append(session_bytes(model, 1000, 64, Capture()))
     for name, full in sizes[0].items():
         assert sizes[1][name] == (full // 2 if name.startswith(("k_cache", "v_cache")) else full), name
+
+
+def test_nan_logits_point_to_float16(device):
+    with Model(device, TINY, cache="f16") as model, Session(model, 8, 4) as session:
+        session.inputs["next_token"][0] = NAN_TOKEN
+        with pytest.raises(SpvkError, match="the logits hold NaN; beyond float16. try --cache-type f32"):
+            session.next_token()
 
 
 def test_the_commands_say_which_cache_they_used(spvk, tmp_path):

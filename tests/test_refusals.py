@@ -208,6 +208,21 @@ def test_an_output_that_is_an_input_is_refused(prefill, spvk, tokens_file, tmp_p
     assert model.read_bytes() == DRAFT.read_bytes()
 
 
+def test_names_that_are_too_long_are_refused_before_the_work_and_long_ones_written(prefill, spvk, tmp_path):
+    longest, longer = tmp_path / ("m" * 250), tmp_path / ("n" * 256)
+    refused(prefill("--json", longer), "File name too long, expected a shorter one")
+    refused(spvk("synth", "tiny-draft", longer), "File name too long, expected a shorter one")
+    status, _, err = prefill("-n", "1", "--json", longest)
+    assert status == 0 and json.loads(longest.read_text())["prompt_tokens"] > 0, err
+    assert spvk("synth", "tiny-draft", longest)[0] == 0 and longest.read_bytes()[:4] == b"GGUF"
+    assert [p.name for p in tmp_path.iterdir()] == [longest.name]
+
+
+def test_a_cache_with_too_long_a_name_has_no_heads(prefill, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPVK_CACHE_DIR", str(tmp_path / ("z" * 300)))
+    assert prefill("--heads", "auto", "--mode", "always", "-n", "1")[0] == 0
+
+
 def test_a_full_disk_is_one_line_and_keeps_the_old_report(prefill, spvk, tokens_file, tmp_path, monkeypatch):
     from spvk import job
 

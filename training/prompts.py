@@ -1,4 +1,4 @@
-"""Held-out questions for `spvk eval`: `python -m training.prompts out.jsonl --vocabulary build/training/vocabulary.json`.
+"""Held-out questions for `spvk eval`: `python -m training.prompts out.jsonl --vocabulary spvk/embedded/target.gguf`.
 
 Names, values and sentence templates are those that training never draws. A line has the conversation's tokens up
 to the answer, the answer's tokens, and where in the prompt the answer stands (where it stands there).
@@ -12,11 +12,15 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from spvk.errors import SpvkError
+from spvk.outputs import require_writable, write_file
+
 from . import data, documents
 from . import tokenizer as bpe
 from .data import Puzzle, World
 
 TASKS = ("fact", "update", "chain", "count", "list", "function", "not stated")
+LEAST = 128  # tokens: eight facts and a question fit
 CELLS = (("fact", 1), ("fact", 8), *((task, 1) for task in TASKS[1:]))
 
 
@@ -51,21 +55,35 @@ def prompts(writer: documents.Writer, length: int, each: int, seed: int) -> Iter
             yield line | ({"value_pos": value} if value >= 0 else {})
 
 
+def read_lengths(text: str) -> list[int]:
+    try:
+        lengths = [int(n) for n in text.split(",")]
+    except ValueError:
+        lengths = []
+    if not lengths or min(lengths) < LEAST:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected numbers from {LEAST}, as in 2048,4096")
+    return lengths
+
+
 def main(arguments: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(
         prog="training.prompts", description="Write held-out questions for spvk eval."
     )
     p.add_argument("out", type=Path)
     p.add_argument("--vocabulary", type=Path, required=True)
-    p.add_argument("--lengths", default="2048", help="tokens a prompt, separated by commas")
+    p.add_argument(
+        "--lengths", type=read_lengths, default="2048", help="tokens a prompt, separated by commas"
+    )
     p.add_argument("--each", type=int, default=200, help="prompts a cell")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args(arguments)
-    writer = documents.Writer(bpe.make_tokenizer(bpe.load(a.vocabulary)))
-    with a.out.open("w") as file:
-        for length in map(int, a.lengths.split(",")):
-            for line in prompts(writer, length, a.each, a.seed):
-                file.write(json.dumps(line) + "\n")
+    try:
+        require_writable(str(a.out), [str(a.vocabulary)])
+        writer = documents.Writer(bpe.make_tokenizer(bpe.load(a.vocabulary)))
+    except (ValueError, SpvkError) as error:
+        p.exit(2, f"{p.prog}: {error}\n")
+    lines = (json.dumps(line) + "\n" for n in a.lengths for line in prompts(writer, n, a.each, a.seed))
+    write_file(str(a.out), "".join(lines).encode())
 
 
 if __name__ == "__main__":

@@ -80,14 +80,32 @@ def save(vocabulary: Vocabulary, path: Path) -> None:
     )
 
 
+def is_gguf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"GGUF"
+
+
 def load(path: Path) -> Vocabulary:
-    """What `save` wrote, or the vocabulary of a GGUF file with these models."""
-    if path.suffix == ".gguf":
-        fields = gguf.GGUFReader(path).fields
-        tokens, merges = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
-        state = {"tokens": tokens, "merges": [m.split(" ") for m in merges]}
-    else:
-        state = json.loads(path.read_text())
-    tokens = state["tokens"]
+    """What `save` wrote, or the vocabulary of a GGUF file with one of these models.
+
+    Raises ValueError naming the file for anything else.
+    """
+    try:
+        if is_gguf(path):
+            fields = gguf.GGUFReader(path).fields
+            tokens, merges = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "merges"))
+            merges = [m.split(" ") for m in merges]
+        else:
+            state = json.loads(path.read_text())
+            tokens, merges = state["tokens"], state["merges"]
+        whole = set(CONTROLS) < set(tokens) and all(len(pair) == 2 for pair in merges)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}, expected vocabulary.json or a GGUF file") from None
+    except Exception:  # whatever readers raise for other files
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"{path}: found something else, expected the vocabulary of a model that was trained here"
+        )
     types = [CONTROL if token in CONTROLS else NORMAL for token in tokens]
-    return Vocabulary("trained", tokens, types, [tuple(m) for m in state["merges"]], len(tokens) - 1)
+    return Vocabulary("trained", tokens, types, [tuple(m) for m in merges], len(tokens) - 1)

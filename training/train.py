@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spvk.synth import Shape
+from spvk.synth_vocabulary import Vocabulary
 
 from . import tokenizer as bpe
 from .data import MIX, World
@@ -38,7 +39,10 @@ CSV_FIELDS = ("step", "tokens", "seconds", "length", "answer_loss", "text_loss",
 
 def read_mix(text: str) -> dict[str, int]:
     """Weights by task, those that are not named as in data.MIX."""
-    given = {task: int(weight) for task, _, weight in (item.partition("=") for item in text.split(","))}
+    try:
+        given = {task: int(weight) for task, _, weight in (item.partition("=") for item in text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected weights as in facts=4,chain=8") from None
     if unknown := given.keys() - MIX.keys():
         raise argparse.ArgumentTypeError(f"found {min(unknown)!r}, expected one of {', '.join(MIX)}")
     return MIX | given
@@ -74,10 +78,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def grow(model: Decoder, path: Path) -> None:
-    """Take over a model's layers; those above them start as the identity."""
-    state = state_of(path)
-    model.load_state_dict(state, strict=False)
+    """Take over a model's layers; those above them start as the identity. Raises ValueError where they do not fit."""
+    state, own = state_of(path), model.state_dict()
     kept = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    if any(name not in own or own[name].shape != value.shape for name, value in state.items()):
+        wanted = f"at most {len(model.blocks)} layers of width {model.shape.width} and as many tokens"
+        raise ValueError(f"{path}: found {kept} layers of other sizes, expected {wanted}")
+    model.load_state_dict(state, strict=False)
     for block in model.blocks[kept:]:
         nn.init.zeros_(block.mixer.out)
         nn.init.zeros_(block.ffn_down)
@@ -142,6 +149,19 @@ class Curves:
         self.clear()
 
 
+def vocabulary_of(a: argparse.Namespace) -> Vocabulary:
+    """The run's: of its folder, else of the file that it grows from, else a new one. ValueError where they differ."""
+    path, given = a.out / "vocabulary.json", None
+    if a.grow_from and a.grow_from.is_file() and bpe.is_gguf(a.grow_from):
+        given = bpe.load(a.grow_from)
+    if not path.exists():
+        bpe.save(given or bpe.train_vocabulary(), path)
+    found = bpe.load(path)
+    if given and given != found:
+        raise ValueError(f"{a.grow_from}: its vocabulary differs from {path}, expected the same")
+    return found
+
+
 class Run:
     """One training: model, optimisers, the curriculum's place, and the generators that the data come from."""
 
@@ -149,11 +169,7 @@ class Run:
         self.a, self.step, self.tokens, self.stage, self.seconds = a, 0, 0, a.stage, 0.0
         self.recent: list[float] = []  # exact match at the longest length, since the stage began
         a.out.mkdir(parents=True, exist_ok=True)
-        vocabulary = a.out / "vocabulary.json"
-        if not vocabulary.exists():
-            start = a.grow_from if a.grow_from and a.grow_from.suffix == ".gguf" else None
-            bpe.save(bpe.load(start) if start else bpe.train_vocabulary(), vocabulary)
-        self.vocabulary = bpe.load(vocabulary)
+        self.vocabulary = vocabulary_of(a)
         self.writer = Writer(bpe.make_tokenizer(self.vocabulary))
         self.world = World(random.Random(a.seed), held_out=False)
         torch.manual_seed(a.seed)
@@ -186,6 +202,8 @@ class Run:
         part.replace(self.checkpoint)
 
     def restore(self) -> None:
+        if not self.checkpoint.is_file():
+            raise ValueError(f"{self.checkpoint}: no checkpoint, expected one to --resume from")
         state = torch.load(self.checkpoint, weights_only=False)
         for name in ("model", "muon", "adam"):
             getattr(self, name).load_state_dict(state[name])
@@ -263,9 +281,15 @@ def split_parameters(model: Decoder) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    a = parser().parse_args(arguments)
+    p = parser()
+    a = p.parse_args(arguments)
+    if not 0 <= a.stage < len(LENGTHS):
+        p.exit(2, f"{p.prog}: --stage: found {a.stage}, expected 0 to {len(LENGTHS) - 1}\n")
     torch.set_num_threads(a.threads)
-    run = Run(a)
+    try:
+        run = Run(a)
+    except ValueError as error:
+        p.exit(2, f"{p.prog}: {error}\n")
     if a.compile:
         # Each length by itself: shapes that vary are not compiled, and all layers share one limit.
         torch._dynamo.config.recompile_limit = len(LENGTHS) * len(run.model.blocks)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .model import Decoder, attends
+from .tokenizer import is_gguf
 
 COMMON = {
     "attn_norm.weight": "norm.weight",
@@ -56,9 +57,19 @@ def tensors(model: Decoder) -> dict[str, np.ndarray]:
 
 
 def state_of(path: Path) -> dict[str, Tensor]:
-    """The state of a checkpoint, or of a GGUF file, which `Decoder.load_state_dict` takes."""
-    if path.suffix != ".gguf":
-        return torch.load(path, weights_only=False)["model"]
+    """The state of a checkpoint, or of a GGUF file, which `Decoder.load_state_dict` takes.
+
+    Raises ValueError naming the file for anything else.
+    """
+    try:
+        return state_in_gguf(path) if is_gguf(path) else torch.load(path, weights_only=False)["model"]
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}, expected a checkpoint or a GGUF file") from None
+    except Exception:  # whatever readers raise for other files
+        raise ValueError(f"{path}: found something else, expected a checkpoint or a GGUF file") from None
+
+
+def state_in_gguf(path: Path) -> dict[str, Tensor]:
     found = {t.name: t for t in gguf.GGUFReader(path).tensors}
     layers = len({name.split(".")[1] for name in found if name.startswith("blk.")})
     out = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable
@@ -81,6 +83,9 @@ def read_line(line: bytes, where: str, number: int) -> Question:
         raise SpvkError(f"{where}: not JSON ({reason}), expected an object") from None
     if not isinstance(row, dict):
         raise SpvkError(f"{where}: found {kind(row)}, expected an object")
+    for name in ("id", "_id", *CELL_FIELDS, "prompt", "context", "input", "answer", "answers", "outputs"):
+        if re.search("[\ud800-\udfff]", json.dumps(row.get(name), ensure_ascii=False)):
+            raise SpvkError(f"{where}: {name}: found half of a surrogate pair, expected text")
     tokens = ids_of(row, "tokens", where) if "tokens" in row else None
     text = None if tokens is not None else text_of(row, where)
     answer_ids, answers, all_needed = answers_of(row, where)
@@ -105,8 +110,6 @@ def text_of(row: dict, where: str) -> str:
         value = row.get(name, "")
         if not isinstance(value, str):
             raise SpvkError(f"{where}: {name}: found {kind(value)}, expected text")
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            raise SpvkError(f"{where}: {name}: found half of a surrogate pair, expected text")
         parts.append(value.strip("\n"))
     text = "\n\n".join(part for part in parts if part.strip())
     if not text:
@@ -156,7 +159,7 @@ def value_pos_of(row: dict, tokens: list[int] | None, where: str) -> int | None:
 def cell_of(row: dict, where: str) -> tuple[tuple[str, Any], ...]:
     cell = tuple((name, row[name]) for name in CELL_FIELDS if row.get(name) is not None)
     for name, value in cell:
-        if not isinstance(value, (str, int, float)):
+        if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
             raise SpvkError(f"{where}: {name}: found {kind(value)}, expected a text or a number")
     return cell
 

@@ -1,4 +1,4 @@
-"""The messages of a ChatML-like prompt, from its token ids."""
+"""The messages of a ChatML-like prompt, or of one with Llama 3's headers, from its token ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONTROL_TYPE = 3  # tokenizer.ggml.token_type of a control token
-OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
+OPEN, CLOSES = "<|im_start|>", ("<|im_end|>", "<|eot_id|>", "<|eom_id|>")
+HEADER = ("<|start_header_id|>", "<|end_header_id|>")  # Llama 3's, around the role
 CALL = (b"<tool_call>", b"</tool_call>")
 ANSWER = (b"<tool_response>", b"</tool_response>")
 LIST = (b"<tools>", b"</tools>")
@@ -63,7 +64,7 @@ class Chat:
         spelled = {t: vocabulary.token_bytes(t) for t in set(ids)}
         pieces = [spelled[t] for t in ids]
         names = [vocabulary.tokens[t] for t in ids]
-        opens = [i for i, name in enumerate(names) if name == OPEN]
+        opens = [i for i, name in enumerate(names) if name in (OPEN, HEADER[0])]
         limits = [*opens[1:], len(ids)]
         return cls(ids, pieces, [_message(names, pieces, a, b) for a, b in zip(opens, limits)])
 
@@ -121,15 +122,22 @@ class Chat:
 
 def _message(names: Sequence[str], pieces: Sequence[bytes], start: int, limit: int) -> Message:
     """The message that opens at `start`; the next one opens at `limit`, or the prompt ends there."""
-    closes = [i for i in range(start, limit) if names[i] == CLOSE]
+    closes = [i for i in range(start, limit) if names[i] in CLOSES]
     stop = closes[0] if closes else limit
     end = stop + 1 if closes else limit
     while end < limit and not pieces[end].strip():
         end += 1
-    # A role is a word and a line break; without them the marker stands alone, in some text.
+    # A role is a word and a line break, or stands between markers; without them there is a marker in some text.
     head = range(start + 1, min(stop, start + 1 + HEADER_TOKENS))
-    body = next((i + 1 for i in head if b"\n" in pieces[i]), start + 1)
-    role = b"".join(pieces[start + 1 : body]).split(b"\n")[0].strip().decode("utf-8", "replace")
+    if names[start] == HEADER[0]:
+        after = next((i + 1 for i in head if names[i] == HEADER[1]), start + 1)
+        word, body = pieces[start + 1 : after - 1], after
+        while start + 1 < body < stop and not pieces[body].strip():
+            body += 1
+    else:
+        body = next((i + 1 for i in head if b"\n" in pieces[i]), start + 1)
+        word = pieces[start + 1 : body]
+    role = b"".join(word).split(b"\n")[0].strip().decode("utf-8", "replace")
     return Message(role, start, body, stop, end, not closes and limit == len(names))
 
 

@@ -7,6 +7,7 @@ Factuality, arXiv 2404.15574); the maximum over all heads drowns them where othe
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def heads_for(wanted: str, folder: Path, draft: str, shape: tuple[int, int]) -> 
     if wanted == "all":
         return None
     path = calibration_path(folder, draft) if wanted == "auto" else Path(wanted)
-    if wanted == "auto" and not path.exists():
+    if wanted == "auto" and not os.path.exists(path):  # also where the name is too long
         return None
     return read_heads(path, draft, shape)
 

@@ -16,6 +16,10 @@ MARKUP = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", 
 CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 
+LLAMA3 = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
+          "{{ m.content }}<|eot_id|>{% endfor %}"
+          "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
+
 
 @lru_cache(maxsize=None)
 def fields() -> dict:
@@ -41,19 +45,30 @@ def qwen(single_tokens: bool) -> tuple[Tokenizer, ChatTemplate]:
     return tokenizer, ChatTemplate(source, tokenizer)
 
 
-@lru_cache(maxsize=None)
-def chatml() -> tuple[Tokenizer, ChatTemplate]:
-    """SmolLM2's kind: one token a byte, `<|im_start|>` is BOS too, a plain ChatML template."""
+def of_bytes(template: str, controls: list[str], eos: int) -> tuple[Tokenizer, ChatTemplate]:
+    """A vocabulary of one token a byte and of control tokens, the first of which is BOS."""
     spare = iter(range(256, 512))
     shown = [33 <= b <= 126 or 161 <= b <= 172 or b >= 174 for b in range(256)]
     tokens = [chr(b) if shown[b] else chr(next(spare)) for b in range(256)]
-    tokens += ["<|im_start|>", "<|im_end|>"]
+    tokens += controls
     tokenizer = Tokenizer.from_gguf({
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.merges": [],
-        "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": [NORMAL] * 256 + [CONTROL] * 2,
-        "tokenizer.ggml.bos_token_id": 256, "tokenizer.ggml.eos_token_id": 257,
+        "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": [NORMAL] * 256 + [CONTROL] * len(controls),
+        "tokenizer.ggml.bos_token_id": 256, "tokenizer.ggml.eos_token_id": eos,
     })  # fmt: skip
-    return tokenizer, ChatTemplate(CHATML, tokenizer)
+    return tokenizer, ChatTemplate(template, tokenizer)
+
+
+@lru_cache(maxsize=None)
+def chatml() -> tuple[Tokenizer, ChatTemplate]:
+    """SmolLM2's kind: `<|im_start|>` is BOS too, a plain ChatML template."""
+    return of_bytes(CHATML, ["<|im_start|>", "<|im_end|>"], 257)
+
+
+@lru_cache(maxsize=None)
+def llama3() -> tuple[Tokenizer, ChatTemplate]:
+    """Roles between markers of their own."""
+    return of_bytes(LLAMA3, ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"], 259)
 
 
 def sentences(n: int, about: str = "weather") -> str:

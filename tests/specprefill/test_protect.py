@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from chats import FIXTURES, TOOL, TURNS, chatml, qwen, sentences
+from chats import FIXTURES, TOOL, TURNS, chatml, llama3, qwen, sentences
 
 from specprefill.plain import v3
 from spvk.errors import SpvkError
@@ -140,6 +140,33 @@ def test_plain_chatml_with_bos():
     ]  # fmt: skip
     starts = [i for i, t in enumerate(tokens) if t == 256]
     assert structure.messages.tolist() == [*starts, len(tokens)]
+
+
+def test_headers_of_llama_3():
+    turns = [("system", "S"), ("user", "U"), ("assistant", "A"), ("ipython", "R"), ("user", " V")]
+    structure, tokens, spans = read(llama3(), [{"role": role, "content": text} for role, text in turns])
+
+    def header(role):
+        return f"<|start_header_id|>{role}<|end_header_id|>\n\n"
+
+    assert spans == [
+        ("bos", "<|begin_of_text|>"), ("control", header("system")), ("system", "S"),
+        ("control", "<|eot_id|>" + header("user")), ("control", "<|eot_id|>" + header("assistant")),
+        ("control", "<|eot_id|><|start_header_id|>"), ("tool_result", "ipython"),
+        ("control", "<|end_header_id|>"), ("tool_result", "\n\n"),
+        ("control", "<|eot_id|>" + header("user") + " "), ("last_user", "V"),
+        ("control", "<|eot_id|>" + header("assistant")),
+    ]  # fmt: skip
+    assert structure.tools == "a tool result in message 3"
+    starts = [i for i, t in enumerate(tokens) if t == 257]
+    assert structure.messages.tolist() == [*starts, len(tokens)]
+
+
+def test_a_header_of_llama_3_without_its_end_is_a_marker():
+    tokenizer, _ = llama3()
+    tokens = tokenizer.encode("<|start_header_id|>no header<|eot_id|> text")
+    structure = read_structure(tokens, tokenizer, PROTECT)
+    assert [(s.start, s.end, s.reason) for s in structure.spans] == [(0, 1, "control"), (10, 12, "control")]
 
 
 def test_a_tool_message_is_a_result():

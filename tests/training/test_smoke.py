@@ -1,12 +1,13 @@
 """Training end to end, needs torch (the group `train`): `make test-training`."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from conftest import assert_close
-from spvk import engine
+from spvk import embedded, engine
 from spvk.model import Model
 
 pytestmark = pytest.mark.training
@@ -60,6 +61,38 @@ def test_a_file_gives_its_weights_and_vocabulary_back(trained, tmp_path):
     for name, value in want.items():
         np.testing.assert_allclose(got[name], value, rtol=0, atol=1e-6 if name.endswith("a_log") else 0)
     assert tokenizer.load(file) == tokenizer.load(trained[0] / "vocabulary.json")
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (
+            "--size draft --grow-from {target}",
+            "target.gguf: found 8 layers of other sizes, expected at most 4 layers",
+        ),
+        ("--size smoke --grow-from {target}", "target.gguf: its vocabulary differs from"),
+        (
+            "--size draft --grow-from none.gguf",
+            "none.gguf: No such file or directory, expected a checkpoint or a GGUF",
+        ),
+        (
+            "--size draft --grow-from {here}",
+            "test_smoke.py: found something else, expected a checkpoint or a GGUF file",
+        ),
+        ("--size smoke --resume", "x.pt: no checkpoint, expected one to --resume from"),
+        ("--size smoke --stage 99", "--stage: found 99, expected 0 to 7"),
+    ],
+)
+def test_what_cannot_be_gone_on_from_is_named(trained, tmp_path, capsys, options, words):
+    from training import tokenizer, train
+
+    known = embedded.TARGET if "draft" in options else trained[0] / "vocabulary.json"
+    tokenizer.save(tokenizer.load(Path(known)), tmp_path / "vocabulary.json")
+    given = options.format(target=embedded.TARGET, here=__file__)
+    with pytest.raises(SystemExit) as stopped:
+        train.main(f"--name x --out {tmp_path} --steps 1 {given}".split())
+    err = capsys.readouterr().err
+    assert stopped.value.code == 2 and words in err and err.count("\n") == 1
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_does(trained, tmp_path):

@@ -2,10 +2,12 @@
 
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from spvk import embedded
 from training import data, documents, prompts, templates
 from training import tokenizer as bpe
 from training import words as w
@@ -141,6 +143,45 @@ def test_a_saved_vocabulary_is_the_same(tmp_path):
     vocabulary = bpe.train_vocabulary(600, sentences=300)
     bpe.save(vocabulary, tmp_path / "v.json")
     assert bpe.load(tmp_path / "v.json") == vocabulary
+
+
+def test_a_files_vocabulary_is_that_of_its_tokenizer():
+    vocabulary = bpe.load(Path(embedded.TARGET))
+    assert vocabulary == bpe.load(Path(embedded.DRAFT)) and len(vocabulary.tokens) == 2048
+    held = list(prompts.prompts(documents.Writer(bpe.make_tokenizer(vocabulary)), 128, 1, seed=0))
+    assert {line["task"] for line in held} == set(prompts.TASKS)
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("none.gguf", "No such file or directory, expected vocabulary.json or a GGUF file"),
+        ("text.gguf", "found something else, expected the vocabulary of a model that was trained here"),
+        ("magic.json", "found something else"),
+        ("empty.json", "found something else"),
+        ("other.json", "found something else"),
+        ("out.jsonl", "an input of this run, expected another file to write"),
+    ],
+)
+def test_a_vocabulary_that_is_none_costs_nothing(tmp_path, capsys, name, words):
+    texts = {"text.gguf": "words", "magic.json": "GGUF", "empty.json": "{}", "out.jsonl": "old"}
+    texts |= {"other.json": '{"tokens": ["a"], "merges": []}'}
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text)
+    with pytest.raises(SystemExit) as stopped:
+        prompts.main([str(tmp_path / "out.jsonl"), "--vocabulary", str(tmp_path / name)])
+    err = capsys.readouterr().err
+    assert stopped.value.code == 2 and words in err and err.count("\n") == 1
+    assert (tmp_path / "out.jsonl").read_text() == "old"
+
+
+@pytest.mark.parametrize("lengths", ["abc", "127", "2048,x", ""])
+def test_lengths_that_are_none_cost_nothing(tmp_path, capsys, lengths):
+    (tmp_path / "out.jsonl").write_text("old")
+    with pytest.raises(SystemExit) as stopped:
+        prompts.main([str(tmp_path / "out.jsonl"), "--vocabulary", embedded.TARGET, "--lengths", lengths])
+    assert stopped.value.code == 2 and "expected numbers from 128" in capsys.readouterr().err
+    assert (tmp_path / "out.jsonl").read_text() == "old"
 
 
 @pytest.mark.parametrize("length", [256, 2048, 8192])
