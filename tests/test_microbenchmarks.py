@@ -45,7 +45,7 @@ def test_a_wrong_kernel_reports_nothing(tmp_path):
         "right = s.reference\n"
         "s.reference = lambda gate, up: right(gate, up) * 1.001\n"
     )
-    status, text, found = run(tmp_path, "-k", "swiglu and 0.8b", "-p", "other_twin")
+    status, text, found = run(tmp_path, "-k", "swiglu and 0.8b and not rounded", "-p", "other_twin")
     assert status == 1 and found == []
     assert "swiglu: NMSE 9.98e-07, budget 1e-11; not timed" in text and "GFLOP/s" not in text
 
