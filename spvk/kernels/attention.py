@@ -98,13 +98,12 @@ def attention(profile: Profile, q: Buffer, k_cache: Buffer, v_cache: Buffer, y: 
     common = dict(gate=gate or q, step_params=step, heads=heads, context=context, gate_stride=gate_stride // 4)
     args = dict(q=q, k=k_cache, v=v_cache, kv_heads=kv_heads, scale=dim**-0.5, **common)
     tiled = profile.name != "cpu" and profile.choice("attention.tile", "tiles") == "tiles"
-    if all_rows >= MANY_ROWS and (tiled or fits_coop(profile, dim)):
+    coop = fits_coop(profile, dim)
+    if all_rows >= MANY_ROWS and (tiled or coop):
         groups = (-(-all_rows // TILE_ROWS), kv_heads, 1)
         spec = {"QUADS": dim // 4, "GATED": gated, **cache_spec(profile)}
-        stem = "attention.tiles"
-        if fits_coop(profile, dim):
-            stem, spec = "attention.coop", spec | coop_spec(profile)
-        return [Dispatch(stem, groups, dict(y=y, **args), spec, flops=flops)]
+        stem, own = ("attention.coop", coop_spec(profile)) if coop else ("attention.tiles", {})
+        return [Dispatch(stem, groups, dict(y=y, **args), spec | own, flops=flops)]
     splits, span = key_splits(profile, rows, heads, kv_heads, context) if parts is not None else (1, context)
     tile = tile_rows(profile, rows, heads // kv_heads)
     spec = tile_spec(profile, tile, dim) | {"TILES": max(1, BLOCK_KEYS // (4 * profile.subgroup))}
