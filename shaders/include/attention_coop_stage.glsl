@@ -9,7 +9,9 @@ void stage_keys(uint base, uint key0, uint keys, uint quad0) {
     uint eight = id % EIGHTS;
     [[unroll]] for (uint i = 0; i < KEYS; i += 128 / EIGHTS) {
         uint key = i + id / EIGHTS, at = (base + min(key0 + key, keys - 1)) * QUADS + quad0 + 2 * eight;
-        stage[key * K_PITCH + eight] = halves(cached(k, at), cached(k, at + 1));
+        u64vec2 two = k.v[HALF != 0 ? at / 2 : at];  // of a cache of halves all eight elements, as they are
+        stage[key * K_PITCH + eight] = HALF != 0 ? uvec4(unpack32(two.x), unpack32(two.y))
+                                                 : halves(unpack_quad(two), unpack_quad(k.v[at + 1]));
     }
 }
 
