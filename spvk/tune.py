@@ -1,20 +1,17 @@
 """The tune command: which variant of each kernel is fastest on this device, and how fast a pair of models is.
 
-Kernels are measured at the 0.8B's shapes; tuning.py keeps the answers. With a pair of models the times of
-scoring and of prefills are remembered too, so that mode auto can predict from its first run on.
+Kernels are measured at the 0.8B's shapes; tuning.py keeps the answers. tune_pair.py times a pair of models.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from statistics import median
 from time import perf_counter
 from typing import Callable, Sequence
 
 import numpy as np
 
-from . import engine, job
+from . import job
 from .errors import SpvkError
 from .gguf.types import BY_NAME
 from .kernels import step
@@ -25,7 +22,7 @@ from .kernels.matvec import matvec
 from .kernels.profile import Profile, profile_for
 from .outputs import require_cached
 from .recording import Buffer, Matrix, Recording
-from .specprefill import Settings
+from .tune_pair import measure_pair
 from .tuning import choices_for, path_for, save
 from .vulkan import Commands, Device, Memory
 
@@ -100,10 +97,6 @@ LAUNCHES: dict[str, Launch] = {
 }
 CPU_TOKENS, GPU_TOKENS = 64, 512  # rows of a kernel's measurement
 CPU_LENGTHS, GPU_LENGTHS = (128, 256, 512), (512, 1024, 2048)  # prompts of a pair's
-# Attention's part shows at lengths that a small model reads in no time: these double up to MOST_TOKENS while
-# dense prefill takes less than GROW_MS. A length is read up to PAIR_ROUNDS times, while that takes less than AGAIN_MS.
-GROW_MS, MOST_TOKENS = 2_000.0, 8192
-AGAIN_MS, PAIR_ROUNDS = 4_000.0, 3
 
 
 @dataclass(frozen=True)
@@ -147,49 +140,6 @@ def fastest(runs: dict[str, Callable[[], None]]) -> dict[str, float]:
     return ms
 
 
-def measure_pair(device: Device, target: str, draft: str, lengths: Sequence[int], screen) -> None:
-    """Dense and sparse runs of random prompts: their times are remembered, not what such prompts keep.
-
-    `lengths` (tokens) in any case, and doubled ones as long as they are quick, see GROW_MS.
-    """
-    with ExitStack() as stack:
-        pair = job.open_pair(stack, device, target, draft, "auto")
-        settings = Settings(mode="always")
-        memory = job.RateMemory.of(device, pair[0], draft, settings)
-        longest = min(m.config.context_length for m in pair) - settings.lookahead
-        lengths = list(dict.fromkeys(min(n, longest) for n in lengths))
-        time_length(pair, lengths[0], 1)  # warms up
-        for n in lengths:
-            last = remember(memory, time_length(pair, n, PAIR_ROUNDS), screen)
-        while last < GROW_MS and 2 * n <= min(longest, MOST_TOKENS):
-            n *= 2
-            try:
-                last = remember(memory, time_length(pair, n, PAIR_ROUNDS), screen)
-            except SpvkError:  # too little memory for this length: the others do
-                break
-
-
-def time_length(pair: Sequence, n: int, rounds: int) -> list[engine.Result]:
-    """A dense and a sparse run of random tokens [n], `rounds` times or until they took AGAIN_MS."""
-    results, start = [], perf_counter()
-    tokens = np.random.default_rng(n).integers(0, pair[0].vocabulary, n)
-    while len(results) < 2 * rounds and not (results and 1e3 * (perf_counter() - start) >= AGAIN_MS):
-        for mode in ("off", "always"):
-            results.append(engine.prefill(*pair, tokens, Settings(mode=mode), predict=1))
-    return results
-
-
-def remember(memory: job.RateMemory, results: Sequence[engine.Result], screen) -> float:
-    """Keep the times of one length's runs; returns the median of its dense prefills (ms)."""
-    for result in results:
-        memory.add_times(result)
-    whole = median(r.timings.prefill_ms for r in results[::2])
-    scored = median(r.timings.score_ms for r in results[1::2])
-    n = results[0].selection.prompt_tokens
-    screen.say(f"{n} tokens: prefill {whole:,.0f} ms, scoring {scored:,.0f} ms")
-    return whole
-
-
 def run_tune(target: str | None, draft: str | None, *, device: str | None, screen) -> None:
     """The command. Raises SpvkError unless both models are given or none."""
     if (target is None) != (draft is None):
@@ -208,5 +158,5 @@ def run_tune(target: str | None, draft: str | None, *, device: str | None, scree
             times = ", ".join(f"{name} {ms:.2f} ms" for name, ms in found.ms.items())
             screen.say(f"{choice:20} {found.kept:6} ({times})")
         screen.say(f"kept in {save(dev, kept)}")
-        if target:
-            measure_pair(dev, target, draft, CPU_LENGTHS if cpu else GPU_LENGTHS, screen)
+    if target and draft:
+        measure_pair(device, target, draft, CPU_LENGTHS if cpu else GPU_LENGTHS, screen)

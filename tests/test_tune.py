@@ -2,19 +2,15 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from conftest import nmse
 from models import DRAFT, TARGET
-from spvk import tune, tuning
-from spvk.errors import SpvkError
-from spvk.kernels.profile import CPU, Profile, profile_for
+from spvk import tune, tune_pair, tuning
+from spvk.kernels.profile import CPU, Profile
 from spvk.model import Model
-from spvk.specprefill import Settings, Timings, prefill_work, score_work
-from spvk.specprefill.cost import Rate
 from spvk.vulkan import Commands
 
 
@@ -107,9 +103,9 @@ def test_the_command_keeps_kernels_and_a_pairs_rates(spvk, cache, monkeypatch, t
     monkeypatch.setattr(tune, "CPU_TOKENS", 2)
     monkeypatch.setattr(tune, "SECONDS", 0.0)
     monkeypatch.setattr(tune, "CPU_LENGTHS", (40, 300))
-    monkeypatch.setattr(tune, "GROW_MS", 0.0)
-    monkeypatch.setattr(tune, "PAIR_ROUNDS", 1)
-    monkeypatch.setattr(tune.job, "cache_dir", lambda: cache)
+    monkeypatch.setattr(tune_pair, "GROW_MS", 0.0)
+    monkeypatch.setattr(tune_pair, "ROUNDS", 1)
+    monkeypatch.setenv("SPVK_CACHE_DIR", str(cache))
     monkeypatch.setattr(tune, "choices_for", lambda profile: {"matvec.wide": ("8", "4")})
     status, out, err = spvk("tune", "-m", TARGET, "-md", DRAFT)
     assert status == 0 and out == ""
@@ -120,75 +116,6 @@ def test_the_command_keeps_kernels_and_a_pairs_rates(spvk, cache, monkeypatch, t
     counts = {key.rsplit("/", 1)[1]: len(rows) for key, rows in records.items()}
     # Dense and sparse of two lengths; scored once each. What random prompts keep says nothing of others.
     assert counts == {"prefill": 4, "score": 2}
-
-
-class Screen:
-    """What was said."""
-
-    def __init__(self):
-        self.lines = []
-
-    def say(self, line):
-        self.lines.append(line)
-
-
-@pytest.fixture
-def simulated(clock, device, monkeypatch, cache):
-    """Run measure_pair where prefills take `rate`'s time; returns (rates, dense lengths read, lines said)."""
-    monkeypatch.setattr(tune.job, "cache_dir", lambda: cache)
-
-    def run(rate, lengths, most=10**9):
-        read = []
-
-        def prefill(target, draft, tokens, settings, predict):
-            n = len(tokens)
-            if n > most:
-                raise SpvkError("too little memory")
-            dense = settings.mode == "off"
-            kept = n if dense else 3 * n // 4
-            score = 0.0 if dense else rate.ms(score_work(n, settings)) / 5
-            clock[0] += (rate.ms(prefill_work(kept)) + score) / 1e3
-            read.extend([n] * dense)
-            selection = SimpleNamespace(prompt_tokens=n, kept_tokens=kept)
-            times = Timings(0.0, score, 0.0, rate.ms(prefill_work(kept)), 0.0)
-            importance = None if dense else 1
-            return SimpleNamespace(
-                selection=selection, timings=times, importance=importance, settings=settings
-            )
-
-        monkeypatch.setattr(tune.engine, "prefill", prefill)
-        screen = Screen()
-        tune.measure_pair(device, str(TARGET), str(DRAFT), lengths, screen)
-        settings = Settings(mode="always", select="chunk", keep=0.2)
-        profile, config = profile_for(device.info, "auto"), SimpleNamespace(layers=8)
-        target = SimpleNamespace(path=str(TARGET), profile=profile, config=config)
-        memory = tune.job.RateMemory.of(device, target, str(DRAFT), settings)
-        return memory.rates(), read, screen.lines
-
-    return run
-
-
-def test_a_quick_pair_is_read_at_longer_lengths(simulated):
-    rate = Rate(20.0, 1.0, 1e-4)
-    rates, read, lines = simulated(rate, (128, 256, 512))
-    # 1,024 tokens take 1,149 ms, which is quick; 2,048 take 2,487.
-    assert read == [128, *3 * [128], *3 * [256], *3 * [512], *2 * [1024], 2048]
-    assert lines[2] == "512 tokens: prefill 558 ms, scoring 144 ms"
-    for n in (512, 2048, 4096):
-        got = rates.predict(n, Settings(select="chunk", keep=0.2), kept=n // 5)
-        assert got.dense_ms == pytest.approx(rate.ms(prefill_work(n)), rel=1e-3)
-        assert got.score_ms == pytest.approx(rate.ms(score_work(n, Settings())) / 5, rel=1e-3)
-
-
-def test_a_slow_pair_is_read_at_the_least_lengths_once(simulated):
-    assert simulated(Rate(0.0, 75.0, 0.0), (128, 256))[1] == [128, 128, 256]
-
-
-def test_lengths_end_at_the_most_and_where_memory_ends(simulated, monkeypatch):
-    assert set(simulated(Rate(0.0, 1e-3, 0.0), (512,))[1]) == {512, 1024, 2048, 4096, 8192}
-    assert set(simulated(Rate(0.0, 1e-3, 0.0), (128, 256), most=1000)[1]) == {128, 256, 512}
-    with pytest.raises(SpvkError, match="too little memory"):
-        simulated(Rate(0.0, 1e-3, 0.0), (128, 2000), most=1000)
 
 
 def test_one_model_alone_is_an_error(spvk):

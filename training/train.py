@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--look-until", type=float, default=0.4, help="share of the steps after which it is off")
     p.add_argument("--stage", type=int, default=0, help="where in the curriculum to start")
     p.add_argument("--advance", type=float, default=0.6, help="share of right answers to go on to the next length")
+    p.add_argument("--patience", type=int, help="steps at one length after which the next comes in any case")
     p.add_argument(
         "--grow-from",
         type=Path,
@@ -167,7 +168,7 @@ class Run:
 
     def __init__(self, a: argparse.Namespace) -> None:
         self.a, self.step, self.tokens, self.stage, self.seconds = a, 0, 0, a.stage, 0.0
-        self.recent: list[float] = []  # exact match at the longest length, since the stage began
+        self.recent: list[float] = []  # exact match of each step at the present length, since it began
         a.out.mkdir(parents=True, exist_ok=True)
         self.vocabulary = vocabulary_of(a)
         self.writer = Writer(bpe.make_tokenizer(self.vocabulary))
@@ -254,9 +255,10 @@ class Run:
             optimiser.zero_grad()
 
     def advance(self, share: float) -> None:
-        """To the next length where enough questions of the last 10 steps were answered."""
-        self.recent = (self.recent + [share])[-10:]
-        if len(self.recent) == 10 and np.mean(self.recent) > self.a.advance and self.stage + 1 < len(LENGTHS):
+        """To the next length where enough questions of the last 10 steps there were answered, or patience ends."""
+        self.recent.append(share)
+        known = len(self.recent) >= 10 and np.mean(self.recent[-10:]) > self.a.advance
+        if (known or len(self.recent) == self.a.patience) and self.stage + 1 < len(LENGTHS):
             self.stage, self.recent = self.stage + 1, []
 
     def loop(self) -> None:
