@@ -56,7 +56,11 @@ def simulated(device, pair, monkeypatch, tmp_path):
             importance = None if dense else 1
             decision = SimpleNamespace(is_sparse=not dense)
             return SimpleNamespace(
-                selection=selection, timings=times, importance=importance, settings=settings, decision=decision
+                selection=selection,
+                timings=times,
+                importance=importance,
+                settings=settings,
+                decision=decision,
             )
 
         monkeypatch.setattr(tune_pair.engine, "prefill", prefill)

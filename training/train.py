@@ -61,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--look", type=float, default=0.3, help="first weight of the attention supervision")
     p.add_argument("--look-until", type=float, default=0.4, help="share of the steps after which it is off")
     p.add_argument("--stage", type=int, default=0, help="where in the curriculum to start")
-    p.add_argument("--advance", type=float, default=0.6, help="share of right answers to go on to the next length")
+    p.add_argument(
+        "--advance", type=float, default=0.6, help="share of right answers to go on to the next length"
+    )
     p.add_argument("--patience", type=int, help="steps at one length after which the next comes in any case")
     p.add_argument(
         "--grow-from",
