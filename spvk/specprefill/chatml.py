@@ -1,4 +1,4 @@
-"""The messages of a ChatML-like prompt, or of one with Llama 3's headers, from its token ids."""
+"""The messages of a prompt, from its token ids: ChatML's, with Llama 3's headers, or with a token for each role."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONTROL_TYPE = 3  # tokenizer.ggml.token_type of a control token
-OPEN, CLOSES = "<|im_start|>", ("<|im_end|>", "<|eot_id|>", "<|eom_id|>")
+OPEN, CLOSES = "<|im_start|>", ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "</s>")
 HEADER = ("<|start_header_id|>", "<|end_header_id|>")  # Llama 3's, around the role
+ROLES = {f"<|{role}|>": role for role in ("system", "developer", "user", "assistant", "tool")}  # a token each
 CALL = (b"<tool_call>", b"</tool_call>")
 ANSWER = (b"<tool_response>", b"</tool_response>")
 LIST = (b"<tools>", b"</tools>")
@@ -64,7 +65,7 @@ class Chat:
         spelled = {t: vocabulary.token_bytes(t) for t in set(ids)}
         pieces = [spelled[t] for t in ids]
         names = [vocabulary.tokens[t] for t in ids]
-        opens = [i for i, name in enumerate(names) if name in (OPEN, HEADER[0])]
+        opens = [i for i, name in enumerate(names) if name in (OPEN, HEADER[0]) or name in ROLES]
         limits = [*opens[1:], len(ids)]
         return cls(ids, pieces, [_message(names, pieces, a, b) for a, b in zip(opens, limits)])
 
@@ -127,18 +128,33 @@ def _message(names: Sequence[str], pieces: Sequence[bytes], start: int, limit: i
     end = stop + 1 if closes else limit
     while end < limit and not pieces[end].strip():
         end += 1
-    # A role is a word and a line break, or stands between markers; without them there is a marker in some text.
-    head = range(start + 1, min(stop, start + 1 + HEADER_TOKENS))
-    if names[start] == HEADER[0]:
-        after = next((i + 1 for i in head if names[i] == HEADER[1]), start + 1)
-        word, body = pieces[start + 1 : after - 1], after
-        while start + 1 < body < stop and not pieces[body].strip():
-            body += 1
-    else:
-        body = next((i + 1 for i in head if b"\n" in pieces[i]), start + 1)
-        word = pieces[start + 1 : body]
-    role = b"".join(word).split(b"\n")[0].strip().decode("utf-8", "replace")
+    role, body = _head(names, pieces, start, stop)
     return Message(role, start, body, stop, end, not closes and limit == len(names))
+
+
+def _head(names: Sequence[str], pieces: Sequence[bytes], start: int, stop: int) -> tuple[str, int]:
+    """The role of the message that opens at `start` and closes at `stop`, and where its text begins.
+
+    A role is a token of its own, stands between markers, or is a word and a line break. Without these the marker
+    is part of some text.
+    """
+    head = range(start + 1, min(stop, start + 1 + HEADER_TOKENS))
+    if names[start] == OPEN:
+        body = next((i + 1 for i in head if b"\n" in pieces[i]), start + 1)
+        return _role(pieces[start + 1 : body]), body
+    if names[start] in ROLES:
+        role, body = ROLES[names[start]], start + 1
+    elif body := next((i + 1 for i in head if names[i] == HEADER[1]), 0):
+        role = _role(pieces[start + 1 : body - 1])
+    else:
+        return "", start + 1
+    while body < stop and not pieces[body].strip():
+        body += 1
+    return role, body
+
+
+def _role(word: Sequence[bytes]) -> str:
+    return b"".join(word).split(b"\n")[0].strip().decode("utf-8", "replace")
 
 
 def evidence_of_tools(chat: Chat, given: bool) -> str | None:

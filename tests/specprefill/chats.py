@@ -19,6 +19,9 @@ CHATML = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_
 LLAMA3 = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
           "{{ m.content }}<|eot_id|>{% endfor %}"
           "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
+PHI = ("{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+       "{% if add_generation_prompt %}<|assistant|>\n{% endif %}")
+ROLE_TOKENS = ["<s>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>"]
 
 
 @lru_cache(maxsize=None)
@@ -69,6 +72,12 @@ def chatml() -> tuple[Tokenizer, ChatTemplate]:
 def llama3() -> tuple[Tokenizer, ChatTemplate]:
     """Roles between markers of their own."""
     return of_bytes(LLAMA3, ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"], 259)
+
+
+@lru_cache(maxsize=None)
+def phi() -> tuple[Tokenizer, ChatTemplate]:
+    """A token for each role."""
+    return of_bytes(PHI, ROLE_TOKENS, 261)
 
 
 def sentences(n: int, about: str = "weather") -> str:

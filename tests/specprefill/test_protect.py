@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from chats import FIXTURES, TOOL, TURNS, chatml, llama3, qwen, sentences
+from chats import FIXTURES, TOOL, TURNS, chatml, llama3, phi, qwen, sentences
 
 from specprefill.plain import v3
+from spvk import embedded
 from spvk.errors import SpvkError
 from spvk.gguf import open_gguf
 from spvk.specprefill import Settings, choose, read_structure, verify
@@ -167,6 +168,31 @@ def test_a_header_of_llama_3_without_its_end_is_a_marker():
     tokens = tokenizer.encode("<|start_header_id|>no header<|eot_id|> text")
     structure = read_structure(tokens, tokenizer, PROTECT)
     assert [(s.start, s.end, s.reason) for s in structure.spans] == [(0, 1, "control"), (10, 12, "control")]
+
+
+def test_a_token_for_each_role():
+    turns = [("system", "S"), ("user", "U"), ("assistant", "A"), ("tool", "R"), ("user", " V")]
+    structure, tokens, spans = read(phi(), [{"role": role, "content": text} for role, text in turns])
+    assert spans == [
+        ("control", "<|system|>\n"), ("system", "S"), ("control", "<|end|>\n<|user|>\n"),
+        ("control", "<|end|>\n<|assistant|>\n"), ("control", "<|end|>\n<|tool|>"), ("tool_result", "\n"),
+        ("control", "<|end|>\n<|user|>\n "), ("last_user", "V"), ("control", "<|end|>\n<|assistant|>\n"),
+    ]  # fmt: skip
+    assert structure.tools == "a tool result in message 3"
+    starts = [i for i, t in enumerate(tokens) if 257 <= t <= 260]
+    assert structure.messages.tolist() == [*starts, len(tokens)]
+
+
+def test_the_packaged_pairs_messages_close_at_the_next_role():
+    model = open_gguf(embedded.TARGET)
+    tokenizer = Tokenizer.from_gguf(model.fields)
+    prompt = "<|user|>One. " + "Two, three. " * 40 + "What?<|assistant|> four<|im_end|><|user|>Five?<|assistant|>"
+    structure = read_structure(tokenizer.encode(prompt), tokenizer, PROTECT)
+    shown = [(s.reason, tokenizer.decode(tokenizer.encode(prompt)[s.start : s.end])) for s in structure.spans]
+    assert shown == [
+        ("control", "<|user|>"), ("control", "<|assistant|>"), ("control", "<|im_end|><|user|>"),
+        ("last_user", "Five?"), ("control", "<|assistant|>"),
+    ]  # fmt: skip
 
 
 def test_a_tool_message_is_a_result():
