@@ -6,11 +6,10 @@ to get going, which a run after others does not meet (two virtual processors: 80
 
 from __future__ import annotations
 
-import signal
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+import json
+import subprocess
+import sys
 from contextlib import ExitStack
-from multiprocessing import get_context
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple, Sequence
@@ -41,7 +40,7 @@ def measure_pair(device: str | None, target: str, draft: str, lengths: Sequence[
     `lengths` (tokens) in any case, and doubled ones as long as they are quick, see GROW_MS. Raises SpvkError where
     one of `lengths` cannot be read.
     """
-    longest = min(job.read_config(path)[1].context_length for path in (target, draft)) - Settings().lookahead
+    longest = min(longest_prompt(path) for path in (target, draft))
     lengths = list(dict.fromkeys(min(n, longest) for n in lengths))
     for n in lengths:
         last = time_length(device, target, draft, n, screen)
@@ -53,6 +52,16 @@ def measure_pair(device: str | None, target: str, draft: str, lengths: Sequence[
             break
 
 
+def longest_prompt(path: str) -> int:
+    """Tokens that leave room for lookahead in a model's context. Raises SpvkError where none do."""
+    context, lookahead = job.read_config(path)[1].context_length, Settings().lookahead
+    if context <= lookahead:
+        raise SpvkError(
+            f"{path}: context_length: found {context}, expected more than lookahead's {lookahead}"
+        )
+    return context - lookahead
+
+
 def time_length(device: str | None, target: str, draft: str, n: int, screen) -> float:
     """A dense and a sparse run of `n` tokens, ROUNDS times or until they took AGAIN_MS; the median dense one (ms)."""
     dense: list[Times] = []
@@ -60,7 +69,7 @@ def time_length(device: str | None, target: str, draft: str, n: int, screen) -> 
     start = perf_counter()
     while not dense or (len(dense) < ROUNDS and 1e3 * (perf_counter() - start) < AGAIN_MS):
         for mode, times in (("off", dense), ("always", sparse)):
-            times.append(in_process(run_once, device, target, draft, n, mode))
+            times.append(in_process(device, target, draft, n, mode))
     whole = median(t.prefill for t in dense)
     screen.say(f"{n} tokens: prefill {whole:,.0f} ms, scoring {median(t.score for t in sparse):,.0f} ms")
     return whole
@@ -77,11 +86,24 @@ def run_once(device: str | None, target: str, draft: str, n: int, mode: str) -> 
     return Times(result.timings.prefill_ms, result.timings.score_ms)
 
 
-def in_process(function, *args):
-    """What the function returns in a process of its own. Raises what it raises, SpvkError where the process dies."""
-    stop = (signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
-    with ProcessPoolExecutor(1, get_context("spawn"), signal.signal, stop) as pool:
-        try:
-            return pool.submit(function, *args).result()
-        except BrokenProcessPool:
-            raise SpvkError("tune: a run's process ended, expected times of it: is memory full?") from None
+def in_process(device: str | None, target: str, draft: str, n: int, mode: str) -> Times:
+    """run_once in a process of its own. Raises SpvkError with its line, or where it ends without one."""
+    command = [sys.executable, "-m", __name__, json.dumps([device, target, draft, n, mode])]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode == 0:
+        return Times(*json.loads(done.stdout))
+    if done.returncode == 2 and done.stderr:
+        raise SpvkError(done.stderr.splitlines()[-1])
+    raise SpvkError(f"tune: a run of {n} tokens ended with status {done.returncode}, expected its times")
+
+
+def main() -> None:
+    try:
+        print(json.dumps(run_once(*json.loads(sys.argv[1]))))
+    except SpvkError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

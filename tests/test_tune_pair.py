@@ -1,6 +1,6 @@
 """Timing a pair: which lengths are read, what is remembered of them, and runs in processes of their own."""
 
-import os
+import json
 from contextlib import ExitStack, nullcontext
 from types import SimpleNamespace
 
@@ -35,7 +35,7 @@ def simulated(device, pair, monkeypatch, tmp_path):
     now = [0.0]
     monkeypatch.setattr(tune_pair, "perf_counter", lambda: now[0])
     monkeypatch.setattr(tune_pair, "Device", lambda name: nullcontext(device))
-    monkeypatch.setattr(tune_pair, "in_process", lambda function, *args: function(*args))
+    monkeypatch.setattr(tune_pair, "in_process", tune_pair.run_once)
     monkeypatch.setattr(job, "open_pair", lambda *_: pair)
     monkeypatch.setattr(job, "cache_dir", lambda: tmp_path)
 
@@ -95,16 +95,31 @@ def test_lengths_end_at_the_most_and_where_memory_ends(simulated):
         simulated(Rate(0.0, 1e-3, 0.0), (128, 2000), most=1000)
 
 
-def fail():
-    raise SpvkError("models: found none")
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPVK_CACHE_DIR", str(tmp_path))
+    return tmp_path
 
 
-def test_a_process_of_its_own_gives_its_value_or_its_error():
-    assert tune_pair.in_process(os.getpid) != os.getpid()
-    with pytest.raises(SpvkError, match="models: found none"):
-        tune_pair.in_process(fail)
+def test_a_process_of_its_own_gives_its_times_or_its_line(cache):
+    dense = tune_pair.in_process(None, str(TARGET), str(DRAFT), 40, "off")
+    sparse = tune_pair.in_process(None, str(TARGET), str(DRAFT), 40, "always")
+    assert dense.prefill > 0 == dense.score and sparse.prefill > 0 < sparse.score
+    records = json.loads((cache / "rates.json").read_text())["records"]
+    assert sorted(
+        row[-1] for key, rows in records.items() if key.endswith("/prefill") for row in rows
+    ) == sorted([dense.prefill, sparse.prefill])
+    with pytest.raises(SpvkError, match="^none.gguf: file: found No such file"):
+        tune_pair.in_process(None, "none.gguf", str(DRAFT), 40, "off")
 
 
-def test_a_process_that_dies_is_one_line():
-    with pytest.raises(SpvkError, match="tune: a run's process ended, expected times of it"):
-        tune_pair.in_process(os._exit, 1)
+def test_a_process_that_dies_is_one_line(monkeypatch):
+    monkeypatch.setattr(tune_pair.sys, "executable", "false")
+    with pytest.raises(SpvkError, match="tune: a run of 40 tokens ended with status 1, expected its times"):
+        tune_pair.in_process(None, str(TARGET), str(DRAFT), 40, "off")
+
+
+def test_a_context_without_room_for_a_token_is_named(monkeypatch):
+    monkeypatch.setattr(job, "read_config", lambda path: (None, SimpleNamespace(context_length=8)))
+    with pytest.raises(SpvkError, match="a.gguf: context_length: found 8, expected more than lookahead's 8"):
+        tune_pair.measure_pair(None, "a.gguf", "b.gguf", (128,), Screen())

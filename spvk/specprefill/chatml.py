@@ -148,7 +148,7 @@ def _head(names: Sequence[str], pieces: Sequence[bytes], start: int, stop: int) 
         role = _role(pieces[start + 1 : body - 1])
     else:
         return "", start + 1
-    while body < stop and not pieces[body].strip():
+    while body in head and not pieces[body].strip():
         body += 1
     return role, body
 

@@ -3,7 +3,7 @@
 The structure of a chat is read from its token ids: the markers `<|im_start|>` and `<|im_end|>`, Llama 3's headers or a
 token for each role are found as tokens, and what lies between them by the bytes that the tokens stand for, so that
 nothing is tokenised again and markup counts whether a vocabulary has a token for it or spells it in several.
-ChatML-like templates (Qwen, SmolLM2), Llama 3's and those with role tokens (Phi, the packaged pair) are understood; a
+ChatML-like templates (Qwen, SmolLM2), Llama 3's and those with role tokens (Phi-3, the packaged pair) are understood; a
 prompt without these markers has no messages, and only its control tokens, BOS and the caller's ranges are protected. A user who types the markers is taken at their word.
 """
 
