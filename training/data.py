@@ -102,7 +102,9 @@ class World:
         return self.number() + " " + self.rng.choice(w.UNITS)
 
     def odd_word(self) -> str:
-        """A word without a meaning."""
+        """A word that does not matter: without a meaning, or with one that it has in filler too."""
+        if self.rng.random() < 0.5:
+            return self.rng.choice(w.ODD_STEMS)
         return self.rng.choice(w.NAME_STARTS).lower() + self.rng.choice(w.NAME_ENDS)
 
     def date(self) -> str:

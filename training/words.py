@@ -41,3 +41,7 @@ SURNAME_ENDS = """well ston ford berg field man son worth ley wick nell mer grav
 croft""".split()
 TOWN_ENDS = """burg haven mouth bridge ton port gate minster dorf vale holm wold stead cliff moor""".split()
 SHIP_ENDS = """Star Queen Spirit Hope Wind Dawn Pride Tide Rose Arrow""".split()
+# Verbs and nouns at once, some of which filler has too.
+ODD_STEMS = """walk paint talk wait rain visit count repair sail work start close order print pack wash load plant hand
+mail turn lock fold seal sign stamp mark sketch post file search travel repeat collect gather present answer report
+question""".split()

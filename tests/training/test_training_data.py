@@ -196,3 +196,11 @@ def test_prompts_for_evaluation(writer, tokenizer, length):
             assert line["tokens"][at : at + len(line["answer"])] == line["answer"]
         else:
             assert line["task"] in ("count", "not stated")
+
+
+def test_words_that_do_not_matter_are_none_of_the_held_out_wordings():
+    held_out = " ".join((*templates.HELD_OUT_STATEMENTS, *templates.HELD_OUT_UPDATES)).lower()
+    words_there = set(re.findall("[a-z]+", held_out))
+    assert not {stem + end for stem in w.ODD_STEMS for end in ("", "s", "ed")} & words_there
+    drawn = {data.World(random.Random(seed), held_out=False).odd_word() for seed in range(200)}
+    assert drawn & set(w.ODD_STEMS) and drawn - set(w.ODD_STEMS)
