@@ -159,16 +159,17 @@ def open_draft(stack: ExitStack, device: Device, target: Model, draft: str) -> M
     """The draft on the device; the target itself where it is the same file."""
     if os.path.realpath(draft) == os.path.realpath(target.path):
         return target
-    require_draft(target, draft)
+    require_draft(target.file, draft)
     return stack.enter_context(Model(device, draft, target.profile.precision, target.profile.cache))
 
 
-def require_draft(target: Model, draft: str) -> Any:
+def require_draft(target: GGUFFile, draft: str) -> Any:
     """The configuration of the file at `draft`, SpvkError unless it can score for the target; nothing is loaded."""
     file, config = read_config(draft)
     key = "tokenizer.ggml.tokens"
-    if file.fields.get(key) != target.file.fields.get(key):
-        if difference := target.tokenizer.same_vocabulary(Tokenizer.from_gguf(file.fields)):
+    if file.fields.get(key) != target.fields.get(key):
+        ours, theirs = (Tokenizer.from_gguf(f.fields) for f in (target, file))
+        if difference := ours.same_vocabulary(theirs):
             raise SpvkError(f"{draft}: its vocabulary differs from that of {target.path}: {difference}")
     return config
 
@@ -217,7 +218,7 @@ def run_prefill(
         if draft is not None:
             if engine.foregone(len(tokens), settings, structure, memory.rates()):
                 # Wrong in any case, though the draft need not be loaded.
-                heads_of(settings, draft, require_draft(model, draft))
+                heads_of(settings, draft, require_draft(model.file, draft))
             else:
                 scorer = open_draft(stack, dev, model, draft)
         for m in dict.fromkeys((model, scorer)):

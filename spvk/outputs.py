@@ -50,11 +50,13 @@ def part_of(path: str) -> str:
 
 
 def require_cached(path: Path) -> None:
-    """Raise SpvkError where `path`'s folder, a cache directory that is made if need be, cannot be written."""
+    """Raise SpvkError where `path` cannot be written: its folder, a cache directory, is made if need be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     except OSError as error:
         raise SpvkError(f"{path}: {error.strerror}, expected a cache directory that can be written") from None
 

@@ -11,7 +11,6 @@ from typing import Callable
 
 import numpy as np
 
-from . import job
 from .errors import SpvkError
 from .gguf.types import BY_NAME
 from .kernels import step
@@ -22,7 +21,7 @@ from .kernels.matvec import matvec
 from .kernels.profile import Profile, profile_for
 from .outputs import require_cached
 from .recording import Buffer, Matrix, Recording
-from .tune_pair import measure_pair
+from .tune_pair import measure_pair, require_pair
 from .tuning import choices_for, path_for, save
 from .vulkan import Commands, Device, Memory
 
@@ -145,8 +144,8 @@ def run_tune(target: str | None, draft: str | None, *, device: str | None, scree
     if (target is None) != (draft is None):
         missing = "--draft" if draft is None else "--target"
         raise SpvkError(f"{missing}: missing, expected both models or none")
-    for path in filter(None, (target, draft)):
-        job.read_config(path)  # named before the work
+    if target and draft:
+        require_pair(target, draft)
     with Device(device) as dev:
         screen.device(dev.info, dev.reason)
         require_cached(path_for(dev))

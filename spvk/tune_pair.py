@@ -18,7 +18,9 @@ import numpy as np
 
 from . import engine, job
 from .errors import SpvkError
+from .outputs import require_cached
 from .specprefill import Settings
+from .specprefill.rates import rates_path
 from .vulkan import Device
 
 # Attention's part shows at lengths that a small model reads in no time: these double up to MOST_TOKENS while
@@ -50,6 +52,14 @@ def measure_pair(device: str | None, target: str, draft: str, lengths: Sequence[
             last = time_length(device, target, draft, n, screen)
         except SpvkError:  # too little memory for this length: the others do
             break
+
+
+def require_pair(target: str, draft: str) -> None:
+    """Raise SpvkError, before anything is timed, where the files are no pair or times cannot be kept."""
+    for path in (target, draft):
+        longest_prompt(path)
+    job.require_draft(job.read_config(target)[0], draft)
+    require_cached(rates_path(job.cache_dir()))
 
 
 def longest_prompt(path: str) -> int:

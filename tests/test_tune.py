@@ -8,7 +8,7 @@ import pytest
 
 from conftest import nmse
 from models import DRAFT, TARGET
-from spvk import tune, tune_pair, tuning
+from spvk import embedded, job, tune, tune_pair, tuning
 from spvk.kernels.profile import CPU, Profile
 from spvk.model import Model
 from spvk.vulkan import Commands
@@ -141,3 +141,13 @@ def test_tune_names_a_cache_that_cannot_be_written_before_the_work(spvk, monkeyp
     monkeypatch.setattr(tune, "measure", lambda *_: pytest.fail("measured before"))
     status, _, err = spvk("tune")
     assert status == 2 and "file/x/tuning-" in err and "expected a cache directory that can be written" in err
+
+
+def test_a_pair_that_cannot_be_timed_is_named_before_the_work(spvk, cache, monkeypatch):
+    monkeypatch.setattr(tune, "measure", lambda *_: pytest.fail("measured before"))
+    status, _, err = spvk("tune", "-m", TARGET, "-md", embedded.DRAFT)
+    assert status == 2 and "its vocabulary differs" in err
+    monkeypatch.setattr(job, "cache_dir", lambda: cache)
+    (cache / "rates.json").mkdir()
+    status, _, err = spvk("tune", "-m", TARGET, "-md", DRAFT)
+    assert status == 2 and "rates.json: Is a directory, expected a cache directory" in err

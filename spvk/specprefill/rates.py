@@ -36,12 +36,17 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
     return hashlib.sha256(size.to_bytes(8, "little") + head + tail).hexdigest()
 
 
+def rates_path(folder: str | os.PathLike[str]) -> Path:
+    """Where the records are kept in the cache directory."""
+    return Path(folder) / "rates.json"
+
+
 class RateStore:
     """Records in `folder`/rates.json. A file that cannot be read counts as empty, one that cannot be
     written is left: a cache is no reason to fail. `device` is any name of device and driver together."""
 
     def __init__(self, folder: str | os.PathLike[str], device: str) -> None:
-        self.path, self.device = Path(folder) / "rates.json", device
+        self.path, self.device = rates_path(folder), device
 
     def add_prefill(self, target: str, work: Work, ms: float) -> None:
         """The target (its fingerprint) did `work` in `ms`, dense or sparse."""
