@@ -111,9 +111,16 @@ class Chat:
     def tool_list(self, m: Message) -> list[tuple[int, int]]:
         """Token spans of the tools in a system message, with heading and instructions where Qwen has them."""
         low, high = int(self.offsets[m.body]), int(self.offsets[m.stop])
-        found = re.search(rb"(?:# Tools\s.*?)?<tools>.*?(?:</tools>|\Z)(?:.*</IMPORTANT>)?",
-                          self.data[low:high], re.DOTALL)
-        return [self.span(low + found.start(), low + found.end())] if found else []
+        text = self.data[low:high]
+        start = text.find(b"<tools>")
+        if start < 0:
+            return []
+        heading = re.search(rb"# Tools\s", text[:start])
+        close = text.find(b"</tools>", start)
+        end = len(text) if close < 0 else close + len(b"</tools>")
+        important = text.rfind(b"</IMPORTANT>", end)
+        end = end if important < 0 else important + len(b"</IMPORTANT>")
+        return [self.span(low + (heading.start() if heading else start), low + end)]
 
     def is_tool_answer(self, m: Message) -> bool:
         """Whether a user message is only the template's wrapping of tool results."""
