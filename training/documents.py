@@ -17,11 +17,12 @@ from .tokenizer import ASSISTANT, END, PAD, USER
 @dataclass
 class Conversation:
     """Token ids, and for each question: (task, first and last+1 position of its answer, value's position or -1),
-    and in `vias` where the name stands that leads to the answer, or -1."""
+    in `vias` where the name stands that leads to the answer, or -1, and in `begins` where its sentence begins."""
 
     tokens: list[int] = field(default_factory=list)
     answers: list[tuple[str, int, int, int]] = field(default_factory=list)
     vias: list[int] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,13 @@ class Writer:
         pieces = self.document(world, puzzles, room)
         if pieces is None:
             return None
-        out, where, vias = Conversation(list(head)), {}, {}
+        out, where, vias, begins = Conversation(list(head)), {}, {}, {}
         for piece in pieces:
             if piece.value is not None:
                 where[piece.owner] = len(out.tokens) + piece.value
             if piece.via is not None:
                 vias[piece.owner] = len(out.tokens) + piece.via
+                begins[piece.owner] = len(out.tokens)
             out.tokens += piece.tokens
         for n, (i, (question, answer)) in enumerate(zip(asked, turns)):
             out.tokens += (head if n else []) + question
@@ -78,6 +80,7 @@ class Writer:
             out.tokens += answer
             out.answers.append((puzzles[i].task, start, len(out.tokens), where.get(i, -1)))
             out.vias.append(vias.get(i, -1))
+            out.begins.append(begins.get(i, -1))
         return out
 
     def document(self, world: World, puzzles: list[Puzzle], room: int) -> list[Piece] | None:

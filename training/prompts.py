@@ -1,7 +1,7 @@
 """Held-out questions for `spvk eval`: `python -m training.prompts out.jsonl --vocabulary spvk/embedded/target.gguf`.
 
 Names, values and sentence templates are those that training never draws. A line has the conversation's tokens up
-to the answer, the answer's tokens, and where in the prompt the answer stands (where it stands there).
+to the answer, the answer's tokens, and where in the prompt stands the answer (where it does) and what leads to it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def prompts(writer: documents.Writer, length: int, each: int, seed: int) -> Iter
             _, start, stop, value = made.answers[0]
             line = {"id": f"{task}-{n}-{length}-{i}", "task": task, "len": length, "facts": n}
             line |= {"tokens": made.tokens[:start], "answer": made.tokens[start : stop - 1]}
-            yield line | ({"value_pos": value} if value >= 0 else {})
+            line |= {"value_pos": value} if value >= 0 else {}
+            # The first step of a chain; of a function, behind its "def", its name, and what it returns.
+            first = [made.begins[0] + len(writer.encode("def"))] if task == "function" else []
+            yield line | ({"needed_pos": [*first, made.vias[0]]} if made.vias[0] >= 0 else {})
 
 
 def read_lengths(text: str) -> list[int]:

@@ -101,8 +101,8 @@ def evaluate(
     """Measure accuracy: prompts x policies x keep fractions, with 95 % intervals.
 
     \b
-    A line has tokens and answer (token ids; value_pos: where in the prompt the answer stands), or, as text,
-    prompt, or context and input, and answer, answers (any of them is right) or outputs (all are wanted).
+    A line has tokens and answer (token ids; value_pos: where in the prompt the answer stands, needed_pos: a list
+    of where else it has what the answer needs), or, as text, prompt, or context and input, and answer, answers (any of them is right) or outputs (all are wanted).
     task, dataset, len, facts and depth sort prompts into cells.
     Generated prompts have exact answers: a pass key, one of several keys, the variables of a chain, how often
     something happened, an entry of a list, what a function returns.

@@ -32,6 +32,8 @@ class Question:
     all_needed: bool = False
     """Whether an answer must hold all of `answers` (RULER) or any of them (LongBench)."""
     value_pos: int | None = None
+    needed_pos: tuple[int, ...] = ()
+    """Tokens of the prompt without which nobody can answer, besides the answer's own."""
     needed: tuple[str, ...] = ()
     """Texts of the prompt without which nobody can answer; generated prompts know them."""
     asked: str | None = None
@@ -98,7 +100,7 @@ def read_line(line: bytes, where: str, number: int) -> Question:
         answer_ids,
         answers,
         all_needed,
-        value_pos_of(row, tokens, where),
+        *positions_in(row, tokens, where),
     )
 
 
@@ -145,15 +147,21 @@ def ids_of(row: dict, name: str, where: str) -> list[int]:
     return value
 
 
-def value_pos_of(row: dict, tokens: list[int] | None, where: str) -> int | None:
-    value = row.get("value_pos")
-    if value is None:
-        return None
-    if tokens is None:
-        raise SpvkError(f"{where}: value_pos: found with a text, expected a prompt of tokens")
-    if type(value) is not int or not 0 <= value < len(tokens):
-        raise SpvkError(f"{where}: value_pos: found {kind(value)}, expected 0 to {len(tokens) - 1}")
-    return value
+def positions_in(row: dict, tokens: list[int] | None, where: str) -> tuple[int | None, tuple[int, ...]]:
+    """`value_pos`, or None, and `needed_pos`, a list that may be missing."""
+    value, others = row.get("value_pos"), row.get("needed_pos", [])
+    if not isinstance(others, list):
+        raise SpvkError(f"{where}: needed_pos: found {kind(others)}, expected a list of positions")
+    if others and value is None:
+        raise SpvkError(f"{where}: needed_pos: found without value_pos, expected both")
+    for name, at in (("value_pos", value), *(("needed_pos", p) for p in others)):
+        if at is None and name == "value_pos":
+            continue
+        if tokens is None:
+            raise SpvkError(f"{where}: {name}: found with a text, expected a prompt of tokens")
+        if type(at) is not int or not 0 <= at < len(tokens):
+            raise SpvkError(f"{where}: {name}: found {kind(at)}, expected 0 to {len(tokens) - 1}")
+    return value, tuple(others)
 
 
 def cell_of(row: dict, where: str) -> tuple[tuple[str, Any], ...]:

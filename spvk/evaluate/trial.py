@@ -70,8 +70,8 @@ def gold_of(q: Question, tokens: np.ndarray, target: Model) -> tuple[list[Span],
     if q.needed:
         spans = spans_of_texts(pieces, q.needed)
         return spans, is_cut(spans)
-    span = (q.gold.start, q.gold.stop)
-    return [span], is_cut([sentence_around(pieces, span)])
+    spans = [(q.gold.start, q.gold.stop), *((at, at + 1) for at in q.needed_pos)]
+    return spans, is_cut(sentence_around(pieces, span) for span in spans)
 
 
 def needed_of(q: Question, gold: list[Span], tokens: np.ndarray, target: Model) -> np.ndarray:

@@ -27,6 +27,7 @@ def test_token_prompts(tmp_path):
     assert q.gold == range(2, 4)  # the answer's ids stand there: all of them count
     assert read_one(tmp_path, {**row, "value_pos": 1}).gold == range(1, 2)
     assert read_one(tmp_path, {"tokens": [1], "answer": [2]}).gold is None
+    assert read_one(tmp_path, {**row, "needed_pos": [0, 3]}).needed_pos == (0, 3)
 
 
 def test_longbench_and_ruler_and_plain_text(tmp_path):
@@ -62,6 +63,10 @@ def test_longbench_and_ruler_and_plain_text(tmp_path):
         ({"tokens": [1], "answer": [-1]}, "answer: found -1, expected token ids"),
         ({"tokens": [1, 2], "answer": [1], "value_pos": 2}, "value_pos: found 2, expected 0 to 1"),
         ({"prompt": "x", "answer": "y", "value_pos": 0}, "value_pos: found with a text"),
+        ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": 0}, "needed_pos: found 0, expected a list"),
+        ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": [1]}, "needed_pos: found 1, expected 0 to"),
+        ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": [None]}, "needed_pos: found null"),
+        ({"tokens": [1], "answer": [1], "needed_pos": [0]}, "needed_pos: found without value_pos, expected both"),
         ({"tokens": [1], "answer": [1], "len": [3]}, "len: found a list"),
         ({"id": "a", "prompt": "x", "answer": "y"}, "id: found a again"),
     ],

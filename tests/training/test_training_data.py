@@ -198,6 +198,23 @@ def test_prompts_for_evaluation(writer, tokenizer, length):
             assert line["task"] in ("count", "not stated")
 
 
+def test_prompts_name_what_leads_to_the_answer(writer, tokenizer):
+    lines = [x for x in prompts.prompts(writer, 512, 6, seed=1) if x["task"] in ("chain", "function")]
+    assert len(lines) == 12 and all(len(x["needed_pos"]) == 1 + (x["task"] == "function") for x in lines)
+    for line in lines:
+        before = [tokenizer.decode(line["tokens"][: at + 1]) for at in (line["value_pos"] - 1, *line["needed_pos"])]
+        text = tokenizer.decode(line["tokens"])
+        if line["task"] == "chain":  # the name that the first step ends with is in the second one, before the answer
+            second, first = before
+            middle = first.split()[-1]
+            sentence = second[max(second.rfind(". "), second.rfind("\n")) :]
+            assert middle.lower() in sentence.lower() and middle in text
+        else:
+            value, name, returned = before
+            assert re.search(r"def \w+\Z", name) and re.search(r"return (\w+)\Z", returned)
+            assert f"{returned.split()[-1]} =" in value[value.rfind("\n") :]
+
+
 def test_words_that_do_not_matter_are_none_of_the_held_out_wordings():
     held_out = " ".join((*templates.HELD_OUT_STATEMENTS, *templates.HELD_OUT_UPDATES)).lower()
     words_there = set(re.findall("[a-z]+", held_out))
