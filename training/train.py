@@ -234,9 +234,7 @@ class Run:
         a, length, weight = self.a, self.length(), self.look_weight()
         mix = MIXES[self.stage] if self.stage < len(MIXES) else a.mix
         made = batch(self.writer, self.world, length, max(1, a.tokens // length), mix)
-        alone = len(self.model.blocks) < 2 * INTERVAL  # one layer attends: it has to look at the answer
-        first = made.keys if alone else made.first
-        look = Look(*map(torch.from_numpy, (made.rows, made.keys, first))) if weight else None
+        look = Look(*map(torch.from_numpy, self.looks(made))) if weight else None
         with torch.autocast("cpu", torch.bfloat16):
             answer, text, right = losses(self.model, made, look, self.generator)
         looked = look.loss() if look else torch.zeros(())
@@ -248,6 +246,13 @@ class Run:
         self.step, self.tokens = self.step + 1, self.tokens + made.tokens.size
         if length == LENGTHS[self.stage]:
             self.advance(share)
+
+    def looks(self, made: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`Look`'s rows, keys and first keys. Where one layer attends, it looks at the answer and at what leads there."""
+        if len(self.model.blocks) >= 2 * INTERVAL:
+            return made.rows, made.keys, made.first
+        both = np.concatenate((made.keys, made.first), axis=1)
+        return np.tile(made.rows, 2), both, both
 
     def update(self) -> None:
         nn.utils.clip_grad_norm_(self.adam.param_groups[0]["params"], 1.0)
