@@ -122,6 +122,9 @@ def test_other_heads_are_another_run(spvk, prompts, tmp_path):
     heads.write_text(json.dumps(found | {"chosen": [[0, 2]]}))
     status, _, err = spvk(*args)
     assert status == 2 and f"{out}: heads: found" in err and "as in this run, to resume" in err
+    heads.unlink()
+    status, _, err = spvk("--prompts", prompts, "--policy", policy)
+    assert status == 2 and "--policy v3:heads=" in err and "heads.json: No such file" in err
 
 
 def test_text_is_answered_and_judged(spvk, tmp_path):

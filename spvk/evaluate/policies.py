@@ -103,6 +103,8 @@ def read_policy(text: str) -> Policy:
                 f"--policy {plain(text)}: found {plain(pair)!r}, "
                 f"expected {'no option' if name == DENSE else 'one of ' + ', '.join(OPTIONS) + ' and ='}"
             )
+        if key in options:
+            raise SpvkError(f"--policy {plain(text)}: found {key} twice, expected it once")
         options[key] = value.strip()
     policy = Policy(text, name, options)
     if name != DENSE:

@@ -148,8 +148,9 @@ def ids_of(row: dict, name: str, where: str) -> list[int]:
 
 
 def positions_in(row: dict, tokens: list[int] | None, where: str) -> tuple[int | None, tuple[int, ...]]:
-    """`value_pos`, or None, and `needed_pos`, a list that may be missing."""
-    value, others = row.get("value_pos"), row.get("needed_pos", [])
+    """`value_pos`, or None, and the list `needed_pos`, which may be missing."""
+    value, others = row.get("value_pos"), row.get("needed_pos")
+    others = [] if others is None else others
     if not isinstance(others, list):
         raise SpvkError(f"{where}: needed_pos: found {kind(others)}, expected a list of positions")
     if others and value is None:

@@ -75,10 +75,16 @@ def run_eval(
 
 def chosen_heads(plan: Plan, draft: str) -> dict[str, list[list[int]] | None]:
     """The heads [attention layer, head] that policies with `heads` score with now (None: all), by policy."""
-    wanted = {p.label: p.settings(0.5) for p in plan.policies if "heads" in p.options}
     _, config = job.read_config(draft)
-    masks = {label: job.heads_of(settings, draft, config) for label, settings in wanted.items()}
-    return {label: None if mask is None else np.argwhere(mask).tolist() for label, mask in masks.items()}
+    found = {}
+    for p in plan.policies:
+        if "heads" in p.options:
+            try:
+                mask = job.heads_of(p.settings(0.5), draft, config)
+            except SpvkError as error:
+                raise SpvkError(f"--policy {plain(p.label)}: {error}") from None
+            found[p.label] = None if mask is None else np.argwhere(mask).tolist()
+    return found
 
 
 def require_policies(plan: Plan, target: Model) -> None:

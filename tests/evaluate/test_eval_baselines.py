@@ -105,6 +105,7 @@ def test_the_environment_is_not_read(monkeypatch):
         ("dense:chunk=8", "expected no option"),
         ("v3:keep=0.1", "found 'keep=0.1', expected one of"),
         ("v3:chunk", "found 'chunk', expected one of"),
+        ("v3:halo=0:halo=8", "found halo twice, expected it once"),
         ("v3:chunk=0", "--policy v3:chunk=0: --chunk: found"),
     ],
 )

@@ -66,6 +66,7 @@ def test_longbench_and_ruler_and_plain_text(tmp_path):
         ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": 0}, "needed_pos: found 0, expected a list"),
         ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": [1]}, "needed_pos: found 1, expected 0 to"),
         ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": [None]}, "needed_pos: found null"),
+        ({"tokens": [1], "answer": [1], "value_pos": 0, "needed_pos": {}}, "needed_pos: found an empty object"),
         ({"tokens": [1], "answer": [1], "needed_pos": [0]}, "needed_pos: found without value_pos, expected both"),
         ({"tokens": [1], "answer": [1], "len": [3]}, "len: found a list"),
         ({"id": "a", "prompt": "x", "answer": "y"}, "id: found a again"),
