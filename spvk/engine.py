@@ -135,7 +135,8 @@ def before(
 def foregone(n: int, settings: Settings, structure: Structure | None, rates: Rates) -> Decision | None:
     """What can be decided without the draft even; None: load it."""
     protected = 0 if structure is None else int(structure.protected.sum())
-    return decide.before(n, settings, structure, rates.predict(n, settings, protected=protected))
+    prediction = rates.predict(n, settings, protected=protected) if rates.covers(n) else None
+    return decide.before(n, settings, structure, prediction)
 
 
 def sift(

@@ -36,6 +36,9 @@ def test_break_even_by_measured_rates(pair, prompt):
     got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, rates=slow)
     assert got.decision.status == "skipped_break_even"
     assert got.decision.reason == "sparse would take 256 ms, dense 256 ms"
+    far = replace(slow, longest=63)  # 256 tokens are more than four times that
+    got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, rates=far)
+    assert got.decision.status == "active" and got.decision.numbers["predicted_dense_ms"] == 256
     fast = replace(slow, draft=Rate(0.0, 0.25, 0.0))
     got = engine.prefill(*pair, prompt["tokens"], settings, predict=1, rates=fast)
     numbers = got.decision.numbers

@@ -58,6 +58,8 @@ class Rate:
         return self.step_ms * work.steps + self.token_ms * work.tokens + self.square_ms * work.squares
 
 
+FAR = 4  # times the longest prompt measured: no longer one is declined for what is predicted of it
+
 _TERMS = ((1,), (1, 2), (0, 1), (0, 1, 2))  # columns of Work that take part, simplest first
 _EXACT = 1e-4  # of the times: no clock is better, and smaller errors are all the same
 
@@ -121,6 +123,12 @@ class Rates:
     """Kept fractions of earlier sparse runs."""
     layers: int | None = None
     """The target's layers; None: unknown, and nothing is predicted of runs with dense layers."""
+    longest: float | None = None
+    """Tokens of the longest prompt behind the rates; None: they are not from records."""
+
+    def covers(self, n: int) -> bool:
+        """Whether a prompt of `n` tokens may be declined by these rates: short ones do not show what attention costs."""
+        return self.longest is None or n <= FAR * self.longest
 
     def predict(
         self, n: int, settings: Settings, kept: int | None = None, protected: int = 0

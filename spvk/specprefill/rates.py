@@ -66,7 +66,8 @@ class RateStore:
         prefill, score = (_records(entries.get(f"{self.device}/{model}/{phase}", []))
                           for model, phase in ((target, "prefill"), (draft, "score")))
         kept = [row[0] for row in entries.get(f"{target}/{draft}/{settings_key}/kept", []) if len(row) == 1]
-        return Rates(fit(prefill), fit(score), tuple(kept))
+        longest = max((r.work.tokens for r in (*prefill, *score)), default=None)
+        return Rates(fit(prefill), fit(score), tuple(kept), longest=longest)
 
     def _append(self, key: str, row: list[float]) -> None:
         entries = self._read()

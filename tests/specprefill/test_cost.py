@@ -199,13 +199,21 @@ def test_break_even_declines_where_sparse_was_measured_slower(store):
     assert decide.before(3000, auto, None, long) is None
 
 
+def test_prompts_far_longer_than_any_measured_are_not_covered(store):
+    assert store.rates("t", "d", "s").covers(10**6)  # nothing measured, and nothing predicted
+    store.add_prefill("t", prefill_work(100), 10.0)
+    store.add_score("d", prefill_work(300), 1.0)
+    rates = store.rates("t", "d", "s")
+    assert rates.longest == 300 and rates.covers(1200) and not rates.covers(1201)
+
+
 def test_records_are_kept_apart(store, tmp_path):
     store.add_prefill("t", prefill_work(100), 10.0)
     store.add_score("d", prefill_work(100), 1.0)
     store.add_kept("t", "d", "s", 0.25)
     again = RateStore(tmp_path / "cache", "gpu")
     assert again.rates("t", "d", "s") == Rates(fit(measured(100, rate=Rate(0, 0.1, 0))),
-                                               fit(measured(100, rate=Rate(0, 0.01, 0))), (0.25,))
+                                               fit(measured(100, rate=Rate(0, 0.01, 0))), (0.25,), longest=100)
     assert again.rates("d", "t", "s") == Rates()
     assert again.rates("t", "d", "other").kept == ()
     other = RateStore(tmp_path / "cache", "cpu").rates("t", "d", "s")
