@@ -93,9 +93,12 @@ def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def strip_rows(account: Account | None) -> list[tuple[str, str]]:
-    """The prompt from its first token to its last, as wide as the terminal allows; none without a score."""
-    if account is None or account.importance is None:
+    """The prompt from its first token to its last, as wide as the terminal allows; how to score it where nothing did."""
+    if account is None:
         return []
+    if account.importance is None:
+        skipped = account.report["status"].startswith("skipped")
+        return [("scores", "none: --mode always scores every prompt")] if skipped else []
     width = max(16, min(100, shutil.get_terminal_size().columns - STRIP_INDENT))
     return list(zip(("scores", "read"), heat_strip(account.importance, account.kept, width)))
 
