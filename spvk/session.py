@@ -144,7 +144,7 @@ class Session:
             limit = f"1 to {model.config.context_length}, the context of {model.path}"
             raise SpvkError(f"context: found {context}, expected {limit}")
         self.model, self.context, self.capture, self.heads, self.gaps = model, context, capture, heads, gaps
-        self.batch = min(max(batch, 2), context)  # see launch: a prompt's row alone is not read as a decoded one
+        self.batch = min(batch, context)
         sizes, host = session_bytes(model, context, self.batch, capture, gaps), host_bytes(self.batch, gaps)
         model.device.require_fit(sum(sizes.values()), f"a context of {context} tokens for {model.path}")
         self.buffers = name_buffers(model, context, self.batch, capture, gaps)
@@ -222,9 +222,7 @@ class Session:
 
     def launch(self, n: int, past: int, last: bool, part: str) -> None:
         """Run a part on `n` rows; `past` is its step parameter."""
-        # One row's products round nothing and add up otherwise: a prompt's last row alone would differ by batch.
-        least = 2 if past < self.prompt > 1 else 1
-        rows = next((b for b in BUCKETS if max(n, least) <= b < self.batch), self.batch)
+        rows = next((b for b in BUCKETS if n <= b < self.batch), self.batch)
         step_params.write(self.inputs["step"], n, past, self.prompt, self.row)
         self._commands(rows, last, part).run()
 
