@@ -87,6 +87,16 @@ def test_selection_does_not_depend_on_the_batch_size(pair):
     assert len(hashes) == 1
 
 
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_scores_are_the_same_bits_for_every_batch_size(device, precision):
+    """Of 513 tokens batches of 1, 2, 64 and 512 leave one alone."""
+    tokens = np.random.default_rng(0).integers(0, 500, 513)
+    with Model(device, str(DRAFT), precision) as draft:
+        want = engine.score(draft, tokens, Settings(), batch=600)
+        for batch in (1, 2, 7, 64, 512):
+            np.testing.assert_array_equal(engine.score(draft, tokens, Settings(), batch=batch), want)
+
+
 def test_windows_join_into_the_whole_prompt(pair):
     tokens = exact(DRAFT)["n1000/tokens"]
     settings = Settings(window=400, lookahead=2)

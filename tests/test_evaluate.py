@@ -122,6 +122,9 @@ def test_other_heads_are_another_run(spvk, prompts, tmp_path):
     heads.write_text(json.dumps(found | {"chosen": [[0, 2]]}))
     status, _, err = spvk(*args)
     assert status == 2 and f"{out}: heads: found" in err and "as in this run, to resume" in err
+    kept = heads.read_text()
+    status, _, err = spvk("--prompts", prompts, "--policy", policy, "--json", heads)
+    assert status == 2 and "an input of this run" in err and heads.read_text() == kept
     heads.unlink()
     status, _, err = spvk("--prompts", prompts, "--policy", policy)
     assert status == 2 and "--policy v3:heads=" in err and "heads.json: No such file" in err

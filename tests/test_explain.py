@@ -316,6 +316,12 @@ def test_explain_is_prefill_for_the_page(spvk, tokens_file, tmp_path):
     assert abs(sum(float(h) for h in heads if h != "·") - 100) < 0.3
     refused(spvk("explain", *run), "--output")
     refused(spvk("explain", *run, "-o", "-"), "--output: found '-'", "the name of a file")
+    calibration = tmp_path / "heads.json"
+    calibration.write_text("kept")
+    for option in ("-o", "--json"):
+        named = ("-o", tmp_path / "p.html", option, calibration, "--heads", calibration)
+        refused(spvk("explain", "-m", TARGET, "-md", DRAFT, "--tokens", tokens_file, *named), "an input of this run")
+    assert calibration.read_text() == "kept"
     short = ("-m", TARGET, "-md", DRAFT, "--tokens", tokens_file, "--min-tokens", "9999", "-o", tmp_path / "o.html")
     status, _, err = spvk("explain", *short)
     assert status == 0 and "scores               none: --mode always scores every prompt" in err

@@ -130,8 +130,10 @@ def evaluate(
     target, draft = pair(target, draft)
     if draft is None:
         raise SpvkError("--draft: missing, expected a GGUF file beside --target")
-    outputs.require_writable(json_file, (target, draft, prompts))
-    outputs.require_writable(md_file, (target, draft, prompts, json_file))
+    calibrations = (p.settings(0.5).heads_file for p in plan.policies if "heads" in p.options)
+    inputs = (target, draft, prompts, *calibrations)
+    outputs.require_writable(json_file, inputs)
+    outputs.require_writable(md_file, (*inputs, json_file))
     plots.require_folder(plots_folder)
     with show.Screen() as screen:
         report = run.run_eval(

@@ -118,7 +118,7 @@ def run(options: dict[str, Any], page_flag: str) -> None:
     source = job.Prompt.of(*prompt, raw=given["raw"], system=given["system"])
     given["target"], given["draft"] = pair(given["target"], given["draft"])
     json_file, page_file = given["json_file"], given["page_file"]
-    inputs = (given["target"], given["draft"], given["prompt_file"], given["tokens_file"])
+    inputs = (given["target"], given["draft"], given["prompt_file"], given["tokens_file"], settings.heads_file)
     outputs.require_writable(json_file, inputs)
     outputs.require_file(page_flag, page_file, json_file, inputs)
     accounts = []

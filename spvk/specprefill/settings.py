@@ -148,6 +148,11 @@ class Settings:
             explicit[f.name], labels[f.name] = read(rule, value, label), label
         return cls(**_complete(explicit, labels))
 
+    @property
+    def heads_file(self) -> str | None:
+        """The file that `heads` names; None where it names none."""
+        return None if self.heads in ("auto", "all") else self.heads
+
     def as_dict(self) -> dict[str, Any]:
         """Every effective setting by its field name, ready for JSON."""
         return asdict(self)
